@@ -6,6 +6,7 @@ mod simulated {
     pub mod reply;
     pub mod words;
     pub mod policy;
+    pub mod proxies;
     pub mod book;
     pub mod web;
     pub mod crawl;
@@ -14,6 +15,7 @@ mod simulated {
     mod varied;
     mod full_sink;
     mod output_laws;
+    mod routes;
 
     mod many_seeds;
     mod robots;

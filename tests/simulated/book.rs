@@ -1,10 +1,13 @@
 //! Records of simulated servers.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use argiope::base::time::Instant;
 use argiope::io::sim::ConnId;
+
+use super::proxies::Way;
 
 /// A request, as its server saw it.
 #[derive(Clone, Debug)]
@@ -13,6 +16,11 @@ pub struct Arrival {
     pub host: String,
     pub path: String,
     pub conn: ConnId,
+    /// Where the connection leads: the host's address, or that of a proxy.
+    pub to: SocketAddr,
+    pub way: Way,
+    /// A proxy answers it in the host's place.
+    pub by_proxy: bool,
     /// The server had ended the connection: the request was never answered.
     pub too_late: bool,
     /// The reply was sent, or will never be.

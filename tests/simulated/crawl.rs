@@ -30,6 +30,8 @@ pub struct Plan {
     pub seeds: Vec<String>,
     /// Requests with options, after the seeds.
     pub requests: Vec<Request>,
+    /// The ways of some seeds, as their requests name them.
+    pub routes: BTreeMap<String, &'static str>,
     pub preset: Option<&'static str>,
     pub settings: Vec<(&'static str, Value)>,
     pub faults: Faults,
@@ -139,6 +141,7 @@ impl Plan {
             seed: 1,
             seeds: seeds.iter().map(|seed| (*seed).to_owned()).collect(),
             requests: Vec::new(),
+            routes: BTreeMap::new(),
             preset: None,
             settings: Vec::new(),
             faults: Faults::default(),
@@ -153,6 +156,16 @@ impl Plan {
     pub fn set(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.settings.push((name, value.into()));
         self
+    }
+
+    /// The request of a seed.
+    pub fn request(&self, seed: &str) -> Request {
+        let request = Request::get(seed);
+        match self.routes.get(seed) {
+            None => request,
+            Some(&"direct") => request.without_proxy(),
+            Some(proxy) => request.proxy(proxy.parse().expect("a proxy")),
+        }
     }
 
     pub fn begin(&self, web: &Shared<PoliteWeb>) -> Run {
@@ -178,7 +191,7 @@ impl Plan {
         });
         let mut parts = Parts::new(Tee::new(files, record));
         parts.ahead_max = ahead;
-        let seeds = self.seeds.iter().map(|seed| Request::get(seed.as_str()));
+        let seeds = self.seeds.iter().map(|seed| self.request(seed));
         let left = seeds.chain(self.requests.iter().cloned()).collect();
         let none_yet = Plan {
             seeds: Vec::new(),
@@ -226,9 +239,13 @@ impl Plan {
                 let (host, port) = name.split_once(':').unwrap_or((name, "80"));
                 format!("{host}:{port}:{}", site.address)
             });
+            let proxies = web.proxies.iter().filter_map(|proxy| {
+                let (name, port) = (proxy.name?, proxy.address.port());
+                Some(format!("{name}:{port}:{}", proxy.address))
+            });
             let fixed = match web.only_address() {
                 Some(address) => vec![format!("*:80:{address}")],
-                None => fixed.collect(),
+                None => fixed.chain(proxies).collect(),
             };
             set("RESOLVE", fixed.into());
         }
@@ -246,7 +263,7 @@ impl Plan {
         }
         for seed in &self.seeds {
             crawler
-                .submit(Request::get(seed.as_str()))
+                .submit(self.request(seed))
                 .unwrap_or_else(|error| panic!("{seed}: {error}"));
         }
         for request in &self.requests {

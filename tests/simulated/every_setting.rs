@@ -20,7 +20,8 @@ use super::output_laws::{
     check_commit, check_filtered, check_indexes, check_links, check_retries, check_sizes,
     check_total, check_verdicts, lines_of, rotation_of,
 };
-use super::random::pick;
+use super::random::{askable, pick};
+use super::routes::{check_hosts, check_routes, check_secrets};
 use super::varied::{of_host, public_hosts, public_hosts_max, reloaded, reloads_of, varied};
 use super::words::{ByWords, random_part};
 
@@ -40,6 +41,7 @@ fn check(seed: u64) {
     *promised = (*promised).max(most.unwrap_or(0) as usize);
     let mut rng = Rng::from_seed(seed).fork("events");
     let seeds = std::mem::take(&mut case.plan.seeds);
+    let askable = askable(&case.web, &seeds, case.follow);
     let has_full_disk = !case.plan.faults.disk_full.is_empty();
     let web = case.web.shared();
     let is_full = Shared::new(false);
@@ -95,9 +97,8 @@ fn check(seed: u64) {
     run.output = output;
     let handle = run.crawler.handle();
     for url in &seeds {
-        let request = argiope::Request::get(url.as_str());
         handle
-            .submit(request)
+            .submit(case.plan.request(url))
             .unwrap_or_else(|error| panic!("seed {seed}: {url}: {error}"));
     }
     // Pauses and full sinks, at random moments, for a while.
@@ -156,6 +157,9 @@ fn check(seed: u64) {
         "seed {seed}: {reason} under {said:?}"
     );
     run.check_manners();
+    check_hosts(&run, &askable);
+    check_routes(&run, &said, &case.plan.routes, &BTreeSet::new());
+    check_secrets(&run);
     if reason == FinishReason::Finished {
         run.check_lines();
     }

@@ -13,15 +13,17 @@ use argiope::crawl::Parts;
 use argiope::io::sim::Crash;
 use argiope::sink::directory;
 use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
-use argiope::{BodyPart, Classify, Filtered, FinishReason, Request, State};
+use argiope::{BodyPart, Classify, Filtered, FinishReason, State};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::crawl::Run;
+use super::crawl::{Line, Run};
 use super::full_sink::FullNowAndThen;
 use super::many_seeds::each_seed;
 use super::output_laws::{check_retries, check_verdicts, rotation_of};
-use super::random::{Case, absolute, pick, split};
+use super::proxies::SAID_BY_PROXY;
+use super::random::{Case, Follow, absolute, askable, pick, split};
+use super::routes::{check_hosts, check_routes, check_secrets};
 use super::varied::{Said, bound_bodies, public_hosts, public_hosts_max, varied};
 use super::web::{PoliteWeb, Reply};
 use super::words::{ByWords, Label, add_words, random_part};
@@ -97,6 +99,7 @@ impl Trial {
             let mut run = self.begin(state, number);
             self.check_lines(&run, None);
             let before = counts(&run);
+            let earlier = run.lines().iter().map(Line::id).collect();
             let span = pick(&mut self.rng, &[300, 3000, 20_000]);
             let ended = match number < kills {
                 true => run.until(Duration::from_millis(self.rng.below(span))),
@@ -104,6 +107,7 @@ impl Trial {
             };
             run.check_web();
             self.check_hosts(&run);
+            self.check_routes(&run, &earlier);
             if let Some(reason) = ended {
                 run.check_manners();
                 if reason == FinishReason::Finished {
@@ -129,6 +133,9 @@ impl Trial {
         plan.out = self.out().to_owned();
         plan.wall = Some(self.wall);
         plan.seeds.clear();
+        if number > 0 {
+            plan.requests.clear();
+        }
         for full in &mut plan.faults.disk_full {
             let below = full.below.strip_prefix("out").expect("all are there");
             full.below = self.out().join(below);
@@ -154,7 +161,7 @@ impl Trial {
         let handle = run.crawler.handle();
         let seeds = (1..).zip(&self.seeds);
         for (position, url) in seeds.filter(|(position, _)| *position > taken) {
-            let request = Request::get(url.as_str());
+            let request = plan.request(url);
             let submitted = handle.submit_seed_at(request, position);
             submitted.unwrap_or_else(|error| panic!("seed {}: {url}: {error}", self.seed));
         }
@@ -190,6 +197,14 @@ impl Trial {
         let asked = &self.asked;
         assert!(of_run.len() <= most, "seed {seed}: {of_run:?}, not {most}");
         assert!(asked.len() <= most, "seed {seed}: {asked:?}, not {most}");
+    }
+
+    /// Each request of a run goes the way that is due, and none for another host.
+    fn check_routes(&self, run: &Run, earlier: &BTreeSet<u64>) {
+        let (case, said) = settings_of(self.seed);
+        check_routes(run, &said, &case.plan.routes, earlier);
+        check_secrets(run);
+        check_hosts(run, &askable(&case.web, &self.seeds, Follow::All));
     }
 
     /// What the last run counted as left out has its lines, and no other has come in it.
@@ -228,6 +243,10 @@ impl Trial {
             let is_sound = is_sound && line.is_page();
             let found = line.0["links"].as_u64().unwrap_or(0) as usize;
             let (links, target) = match Label::of(&line.0) {
+                // There is no page.
+                None if line.text("content_type") == SAID_BY_PROXY || url.starts_with("https") => {
+                    (Vec::new(), None)
+                }
                 None => links_of(&run.web.borrow(), url),
                 Some(_) => (Vec::new(), None),
             };

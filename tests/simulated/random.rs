@@ -295,18 +295,7 @@ pub fn reachable(web: &PoliteWeb, seeds: &[String], follow: Follow) -> BTreeSet<
             queue.push_back(url);
         }
     };
-    let within = |host: &str| {
-        seeds.iter().any(|seed| {
-            let (seed, _) = split(seed);
-            match follow {
-                Follow::None => false,
-                // Ports make no other host.
-                Follow::Host => bare(seed) == bare(host),
-                Follow::Domain => domain(seed) == domain(host),
-                Follow::All => true,
-            }
-        })
-    };
+    let within = is_within(seeds, follow);
     while let Some(url) = queue.pop_front() {
         let (host, path) = split(&url);
         let site = &web.sites[host];
@@ -336,6 +325,55 @@ pub fn reachable(web: &PoliteWeb, seeds: &[String], follow: Follow) -> BTreeSet<
         }
     }
     found
+}
+
+/// The hosts that a crawl may ask for something, whatever they answer.
+pub fn askable(web: &PoliteWeb, seeds: &[String], follow: Follow) -> BTreeSet<String> {
+    let mut found: BTreeSet<String> = seeds.iter().cloned().collect();
+    let mut queue: VecDeque<String> = seeds.iter().cloned().collect();
+    let mut hosts = BTreeSet::new();
+    let within = is_within(seeds, follow);
+    while let Some(url) = queue.pop_front() {
+        let (host, path) = split(&url);
+        let site = &web.sites[host];
+        hosts.insert(host.to_owned());
+        // Of another host it may need no more than the rules that a robots.txt leads to.
+        for step in site.paths.get("/robots.txt").into_iter().flatten() {
+            if let Reply::Redirect(_, to) = &step.reply
+                && let Some(("", rest)) = to.split_once("http://")
+            {
+                hosts.extend(rest.split_once('/').map(|(host, _)| host.to_owned()));
+            }
+        }
+        for step in site.paths.get(path).into_iter().flatten() {
+            let to = match &step.reply {
+                Reply::Page(links) | Reply::Chunked(links) | Reply::UntilEnd(links) => {
+                    let links = links.iter().map(|link| absolute(link, host));
+                    links.filter(|url| within(split(url).0)).collect()
+                }
+                Reply::Redirect(_, to) => vec![to.clone()],
+                _ => Vec::new(),
+            };
+            queue.extend(to.into_iter().filter(|url| found.insert(url.clone())));
+        }
+    }
+    hosts
+}
+
+/// Whether links to a host are followed.
+fn is_within(seeds: &[String], follow: Follow) -> impl Fn(&str) -> bool {
+    move |host| {
+        seeds.iter().any(|seed| {
+            let (seed, _) = split(seed);
+            match follow {
+                Follow::None => false,
+                // Ports make no other host.
+                Follow::Host => bare(seed) == bare(host),
+                Follow::Domain => domain(seed) == domain(host),
+                Follow::All => true,
+            }
+        })
+    }
 }
 
 /// The URL of a link of a page of this host.

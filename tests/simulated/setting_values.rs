@@ -6,10 +6,11 @@ use argiope::base::rng::Rng;
 use argiope::settings::all;
 use serde_json::{Value, json};
 
+use super::proxies::PROXIES;
 use super::random::{NAMES, pick};
 
 /// Settings that cannot vary here, and why.
-pub const LEFT_OUT: [(&str, &str); 18] = [
+pub const LEFT_OUT: [(&str, &str); 15] = [
     ("ALLOW", "what is expected goes by it"),
     ("DENY", "what is expected goes by it"),
     ("EXCLUDE", "what is expected goes by it"),
@@ -22,9 +23,6 @@ pub const LEFT_OUT: [(&str, &str); 18] = [
     ("IO", "there is one simulated back end"),
     ("CA_FILE", "there is no TLS"),
     ("COOKIES_FILE", "there is no file"),
-    ("PROXY", "there is none"),
-    ("PROXY_HTTPS", "there is none"),
-    ("NO_PROXY", "there is none"),
     ("THROTTLING_MANAGER", "none is registered"),
     ("THROTTLING_SCOPE_MANAGER", "none is registered"),
     (
@@ -184,9 +182,32 @@ pub fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "RESULTS_COMPRESSION" => choice(rng, &["none", "gzip", "zstd"]),
         "STATE" => flag(rng),
         "STATE_SYNC" => seconds(rng, &[0.0, 0.05, 1.0, 60.0]),
+        "PROXY" => choice(rng, &PROXIES),
+        "PROXY_HTTPS" => choice(rng, &[&PROXIES[..], &["direct"]].concat()),
+        "NO_PROXY" => {
+            let hosts: [&[&str]; 5] = [
+                &["one.test"],
+                &["shop.one.test", ".three.test"],
+                &["10.0.0.0/8", "two.test", "*.four.test"],
+                &["test.", "other.test"],
+                &["*"],
+            ];
+            json!(pick(rng, &hosts))
+        }
         "DISK_FREE_MIN" => count(rng, &[0, 1, 20_000, 1 << 30]),
         other => panic!("{other} has no values here: give it some, or a reason in LEFT_OUT"),
     })
+}
+
+/// Proxies of some hosts, and of all hosts below a domain, as entries of `HOSTS`.
+pub fn proxies_of_hosts(rng: &mut Rng) -> serde_json::Map<String, Value> {
+    let names = NAMES.into_iter().chain([BELOW]);
+    let entries = names.filter_map(|name| {
+        let proxy = pick(rng, &[&PROXIES[..], &["direct"]].concat());
+        rng.chance(0.3)
+            .then(|| (name.to_owned(), json!({"proxy": proxy})))
+    });
+    entries.collect()
 }
 
 /// Settings of some hosts, and of all hosts below a domain.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::many_seeds::FOUND;
 use super::random::{Case, NAMES, case, pick};
+use super::routes::{ROUTES, add_proxies, add_proxies_of_hosts, fail_proxies, has_proxies};
 use super::setting_values::{LEFT_OUT, value_of};
 use super::web::{Names, Outage, OwnFields, Promise};
 use super::words::add_words;
@@ -38,6 +39,9 @@ const DRAWN_APART: &[&str] = &[
     "HTTP_USER",
     "LINKS_FILE",
     "METRICS_SCOPES_MAX",
+    "NO_PROXY",
+    "PROXY",
+    "PROXY_HTTPS",
     "RESULTS_COMPRESSION",
     "ROBOTSTXT_IGNORED_HOSTS_MAX",
     "RESULTS_SIZE_MAX",
@@ -57,7 +61,9 @@ pub fn varied(seed: u64) -> (Case, Said) {
     let mut of_operator = Rng::from_seed(seed).fork("operator");
     let mut said = BTreeMap::new();
     for setting in all() {
-        if LEFT_OUT.iter().any(|(name, _)| *name == setting.name) {
+        let is_route = ROUTES.contains(&setting.name);
+        if LEFT_OUT.iter().any(|(name, _)| *name == setting.name) || is_route && !has_proxies(seed)
+        {
             continue;
         }
         let mut own = Rng::from_seed(seed).fork(setting.name);
@@ -70,6 +76,9 @@ pub fn varied(seed: u64) -> (Case, Said) {
         if let Some(value) = value_of(setting.name, rng) {
             said.insert(setting.name, value);
         }
+    }
+    if has_proxies(seed) {
+        add_proxies_of_hosts(seed, &mut said);
     }
     bound_bodies(&mut said);
     let mut of_words = Rng::from_seed(seed).fork("pages of words");
@@ -163,6 +172,10 @@ pub fn varied(seed: u64) -> (Case, Said) {
     let mut of_names = Rng::from_seed(seed).fork("public names");
     if !FOUND.contains(&seed) && of_names.chance(0.3) {
         make_public(&mut case, &mut said);
+    }
+    if has_proxies(seed) {
+        add_proxies(seed, &mut case, &said);
+        fail_proxies(seed, &mut case);
     }
     (case, said)
 }

@@ -12,6 +12,7 @@ use argiope::io::sim::{Answer, ConnId, Net, World};
 
 pub use super::book::{Arrival, Book};
 use super::policy::{Limit, Mood, Visit};
+use super::proxies::{How, Proxy, Talk, Told, Way};
 pub use super::reply::{Reply, Step, rules};
 
 /// Every site there is, and all that its visitors did.
@@ -25,6 +26,8 @@ pub struct PoliteWeb {
     pub round_trip: Duration,
     /// How addresses answer a connection, where they do not accept it.
     pub deaf: BTreeMap<SocketAddr, Answer>,
+    /// By number.
+    pub proxies: Vec<Proxy>,
     /// When the crawler's own network does not work.
     pub outages: Vec<Outage>,
     /// Names that no site has are not absent: their name servers fail.
@@ -105,6 +108,10 @@ pub struct Promise {
     pub own: BTreeMap<String, OwnFields>,
     /// An `Authorization` field that only these hosts get, where they have none of their own.
     pub login: Option<(String, BTreeSet<String>)>,
+    /// The ways of requests to each host; others are asked directly.
+    pub ways: BTreeMap<String, BTreeSet<Way>>,
+    /// The ways of requests for https URLs, by name and port of their hosts. There are none but tunnels.
+    pub secure_ways: BTreeMap<String, Way>,
 }
 
 /// Fields that one host gets, and no other.
@@ -130,7 +137,29 @@ impl Default for Promise {
             held_for: Duration::ZERO,
             own: BTreeMap::new(),
             login: None,
+            ways: BTreeMap::new(),
+            secure_ways: BTreeMap::new(),
         }
+    }
+}
+
+impl Promise {
+    /// Whether requests to a host may go this way.
+    fn allows(&self, host: &str, way: Way) -> bool {
+        if let Some(due) = self.secure_ways.get(host) {
+            return way == *due;
+        }
+        match self.ways.get(host) {
+            Some(ways) => ways.contains(&way),
+            None => way.is_none(),
+        }
+    }
+
+    /// Whether requests to any host go by this proxy.
+    fn uses(&self, proxy: usize) -> bool {
+        let mut ways = self.ways.values().flatten();
+        ways.any(|way| *way == Some(proxy))
+            || self.secure_ways.values().any(|it| *it == Some(proxy))
     }
 }
 
@@ -167,6 +196,10 @@ pub enum Verdict {
 
 struct Caller {
     to: SocketAddr,
+    /// The proxy that it leads to.
+    way: Way,
+    /// What was agreed with a proxy that opens tunnels.
+    talk: Option<Talk>,
     unread: Vec<u8>,
     /// Those of its requests that are being answered.
     open: Vec<usize>,
@@ -187,6 +220,12 @@ pub const NAME_SERVER: &str = "10.53.53.53:53";
 /// Requests for a robots.txt that get no answer before the host is given up, and one for a connection
 /// that died: with an hour's patience at 0, 5, 15, 35, 75, 155, 315, 635, 1275, 2175, 3075 and 3600 s.
 const UNANSWERED_MAX: usize = 13;
+
+/// How the place of a host with TLS ends.
+const TLS: &str = ":443";
+
+/// The first octet of a TLS handshake.
+const HANDSHAKE: u8 = 0x16;
 
 /// As long as the last bytes of a reply may be on their way behind the first.
 const SLACK: Duration = Duration::from_millis(50);
@@ -315,7 +354,7 @@ impl PoliteWeb {
 
     fn arrive(&mut self, conn: ConnId, head: &str, net: &mut Net) {
         let now = net.now();
-        let path = head.split(' ').nth(1).unwrap_or("").to_owned();
+        let target = head.split(' ').nth(1).unwrap_or("");
         let host = head
             .lines()
             .find_map(|line| line.strip_prefix("Host: "))
@@ -327,6 +366,19 @@ impl PoliteWeb {
             .expect("who speaks is on the line");
         caller.requests += 1;
         let (nth, too_late, to) = (caller.requests, caller.ended, caller.to);
+        let (way, talk) = (caller.way, caller.talk.clone());
+        let place = format!("http://{host}");
+        let is_forwarded = way.is_some() && talk.is_none();
+        let path = match is_forwarded {
+            true => target.strip_prefix(&place),
+            false => Some(target),
+        };
+        let path = path.filter(|path| path.starts_with('/'));
+        let tunnel = talk.as_ref().and_then(Talk::host);
+        if path.is_none() || tunnel.is_some_and(|tunnel| tunnel != host) {
+            self.fault(now, format!("{target} of {host} came by {way:?} {talk:?}"));
+        }
+        let path = path.unwrap_or(target).to_owned();
         if !self.sites.contains_key(&host) {
             return self.fault(now, format!("{host}{path}: no site has this name"));
         }
@@ -335,21 +387,30 @@ impl PoliteWeb {
             true => site.address,
             false => to,
         };
-        if site.address != to {
+        if way.is_none() && site.address != to {
             self.fault(now, format!("{host} was asked at {to}"));
         }
-        self.judge(now, &host, &path);
+        self.judge_way(now, &host, &path, head, way);
+        self.judge(now, &host, &path, way);
         self.judge_fields(now, &host, head);
-        let (step, refused) = self.step(now, &host, &path, conn);
+        let own = way.and_then(|proxy| self.own_answer(now, proxy, &host, &path));
+        let (step, refused) = match &own {
+            Some(how) => (how.step(), false),
+            None => self.step(now, &host, &path, conn),
+        };
+        let is_silent = matches!(step.reply, Reply::Silence);
         let number = self.arrivals.len();
         self.arrivals.push(Arrival {
             at: now,
             host: host.clone(),
             path: path.clone(),
             conn,
+            to,
+            way,
+            by_proxy: own.is_some(),
             too_late,
             over: None,
-            retry: too_late || step.invites_retry(),
+            retry: too_late || own == Some(How::Login) || step.invites_retry(),
             unanswered: matches!(step.reply, Reply::Reset | Reply::Silence),
             refused,
             died_kept: nth > 1 && (too_late || matches!(step.reply, Reply::Reset)),
@@ -359,13 +420,165 @@ impl PoliteWeb {
         self.all.open += 1;
         let caller = self.lines.get_mut(&conn).expect("it was just seen");
         caller.open.push(number);
-        if too_late {
+        let closes = own == Some(How::Close) && !too_late;
+        caller.ended |= closes;
+        if closes {
+            net.end(conn, Duration::ZERO);
+        }
+        if too_late || closes {
             self.over(number, now);
         }
         self.count(now, number, to);
-        if !too_late && !matches!(step.reply, Reply::Silence) {
+        if !too_late && !is_silent {
             self.set(net, step.think, Alarm::Reply(number, step));
         }
+    }
+
+    /// A request comes the way that was promised, and has its proxy's login if that forwards it, and no other.
+    fn judge_way(&mut self, now: Instant, host: &str, path: &str, head: &str, way: Way) {
+        if !self.promise.allows(host, way) {
+            let ways = self.promise.ways.get(host);
+            self.fault(now, format!("{host}{path} came by {way:?}, not {ways:?}"));
+        }
+        let proxy = way.map(|number| &mut self.proxies[number]);
+        let due = match proxy {
+            Some(proxy) => {
+                proxy.asked.insert(host.to_owned());
+                let field = proxy.authorization().filter(|_| !proxy.is_socks);
+                field.map(|value| format!("Proxy-Authorization: {value}"))
+            }
+            None => None,
+        };
+        let is_proxys = |line: &&str| line.to_ascii_lowercase().starts_with("proxy-");
+        let sent: Vec<&str> = head.lines().filter(is_proxys).collect();
+        if sent != due.iter().map(String::as_str).collect::<Vec<_>>() {
+            self.fault(
+                now,
+                format!("{host}{path} came by {way:?} with {sent:?}, not {due:?}"),
+            );
+        }
+    }
+
+    /// How an HTTP proxy answers in place of a host.
+    fn own_answer(&self, now: Instant, number: usize, host: &str, path: &str) -> Option<How> {
+        let proxy = &self.proxies[number];
+        if proxy.is_socks {
+            return None;
+        }
+        let deaf = self.deaf.get(&self.sites[host].address);
+        let of_host = deaf.map(|answer| match answer {
+            Answer::Silence => How::Silence,
+            _ => How::Gateway,
+        });
+        match proxy.failure(now).or(of_host)? {
+            How::Connect(_) => None,
+            // The host would seem to have no robots.txt.
+            How::Rules if path.starts_with("/robots") => Some(How::Gateway),
+            how => Some(how),
+        }
+    }
+
+    /// An HTTP proxy is asked for a tunnel.
+    fn open_tunnel(&mut self, conn: ConnId, head: &str, net: &mut Net) {
+        let now = net.now();
+        let place = head.split(' ').nth(1).unwrap_or("").to_owned();
+        let caller = self.lines.get_mut(&conn).expect("it was just seen");
+        let (way, is_first) = (caller.way, caller.requests == 0 && caller.talk.is_none());
+        let Some(number) = way.filter(|_| is_first && head.contains(&format!("Host: {place}\r\n")))
+        else {
+            return self.fault(now, format!("by {way:?} came {head}"));
+        };
+        caller.requests += 1;
+        caller.talk = Some(Talk::Open(place.clone()));
+        self.judge_way(now, &place, "", head, way);
+        for name in ["Authorization: ", "X-Own: ", "Cookie: "] {
+            if head.lines().any(|line| line.starts_with(name)) {
+                self.fault(now, format!("the proxy {number} got {name}of {place}"));
+            }
+        }
+        let fails = self.proxies[number].failure(now);
+        match fails.map(How::step) {
+            None => net.reply(conn, Duration::ZERO, b"HTTP/1.1 200 So\r\n\r\n"),
+            Some(step) => {
+                let caller = self.lines.get_mut(&conn).expect("it was just seen");
+                caller.ended = true;
+                match step.reply {
+                    Reply::Reset => net.reset(conn, Duration::ZERO),
+                    Reply::Silence if fails == Some(How::Close) => net.end(conn, Duration::ZERO),
+                    Reply::Silence => {}
+                    _ => net.reply(conn, Duration::ZERO, &step.bytes().0),
+                }
+            }
+        }
+    }
+
+    /// Resets a tunnel of TLS when something comes through it: no host here has TLS.
+    fn fail_handshake(&mut self, conn: ConnId, net: &mut Net) {
+        let caller = self.lines.get_mut(&conn).expect("it was just seen");
+        let place = caller.talk.as_ref().and_then(Talk::host);
+        let Some(place) = place.filter(|place| place.ends_with(TLS)) else {
+            return;
+        };
+        if let Some(first) = caller.unread.first().copied()
+            && !std::mem::replace(&mut caller.ended, true)
+        {
+            let what = format!("no handshake, but {first:#x} came to {place}");
+            net.reset(conn, Duration::ZERO);
+            if first != HANDSHAKE {
+                self.fault(net.now(), what);
+            }
+        }
+    }
+
+    /// Answers what a SOCKS5 proxy is sent before its tunnel is open.
+    fn talk(&mut self, conn: ConnId, net: &mut Net) {
+        let now = net.now();
+        while let Some(caller) = self.lines.get_mut(&conn)
+            && let (Some(number), Some(talk)) = (caller.way, &mut caller.talk)
+            && !caller.ended
+            && let Some(message) = talk.take(&mut caller.unread)
+        {
+            let proxy = &self.proxies[number];
+            let fails = proxy.failure(now);
+            let (sites, deaf) = (&self.sites, &self.deaf);
+            let mut host = None;
+            let told = talk.answer(&message, proxy, fails, |name| {
+                host = Some(name.to_owned());
+                deaf.get(&sites.get(name)?.address).copied()
+            });
+            match &told {
+                Ok(Told::Says(bytes)) => net.reply(conn, Duration::ZERO, bytes),
+                Ok(Told::Ends(bytes)) => {
+                    caller.ended = true;
+                    net.reply(conn, Duration::ZERO, bytes);
+                    net.end(conn, Duration::ZERO);
+                }
+                Ok(Told::Resets) => {
+                    caller.ended = true;
+                    net.reset(conn, Duration::ZERO);
+                }
+                Ok(Told::Nothing) | Err(_) => {}
+            }
+            if let Err(what) = told {
+                self.fault(now, format!("the proxy {number} got {what}"));
+            }
+            if let Some(host) = host {
+                if !self.promise.allows(&host, Some(number)) {
+                    self.fault(now, format!("the proxy {number} was asked for {host}"));
+                }
+                self.proxies[number].asked.insert(host);
+            }
+        }
+    }
+
+    /// Whether requests may be sent to this address.
+    fn is_asked_at(&self, to: SocketAddr) -> bool {
+        if let Some(proxy) = self.proxies.iter().position(|proxy| proxy.address == to) {
+            return self.promise.uses(proxy);
+        }
+        let is_there = |site: &Site| site.address == to || site.address6 == Some(to);
+        let mut there = self.sites.iter().filter(|(_, site)| is_there(site));
+        self.promise.ways.is_empty() || there.any(|(host, _)| self.promise.allows(host, None))
     }
 
     /// A request has the fields of its host, and those of no other.
@@ -409,7 +622,8 @@ impl PoliteWeb {
             }
         }
         let same = book.map_or(&[][..], |book| book.of(path));
-        let same = same.iter().filter(|n| !self.arrivals[**n].too_late);
+        let is_answered = |arrival: &Arrival| !arrival.too_late && !arrival.by_proxy;
+        let same = same.iter().filter(|n| is_answered(&self.arrivals[**n]));
         let before = same.count();
         let step = match site.paths.get(path) {
             Some(steps) => steps[before.min(steps.len() - 1)].clone(),
@@ -419,10 +633,10 @@ impl PoliteWeb {
     }
 
     /// Whether a request that arrives now keeps what was promised.
-    fn judge(&mut self, now: Instant, host: &str, path: &str) {
+    fn judge(&mut self, now: Instant, host: &str, path: &str, way: Way) {
         let promise = self.promise.clone();
         let site = &self.sites[host];
-        let decided = self.decided(site);
+        let decided = self.decided(site, Some(way));
         let is_robots = path.starts_with("/robots");
         let mut faults = Vec::new();
         if promise.obeys_robots && !is_robots {
@@ -476,7 +690,11 @@ impl PoliteWeb {
             .of(path)
             .iter()
             .map(|number| &self.arrivals[*number])
-            .filter(|a| !is_robots || now.saturating_since(a.at) < promise.robots_lifetime)
+            .filter(|a| {
+                // Each way has a robots.txt of its own.
+                let is_valid = now.saturating_since(a.at) < promise.robots_lifetime;
+                !is_robots || a.way == way && is_valid
+            })
             .collect();
         // One try more for a connection that may have died before the request was read.
         let died = same.iter().filter(|arrival| arrival.died_kept).count();
@@ -501,23 +719,33 @@ impl PoliteWeb {
         faults.into_iter().for_each(|fault| self.fault(now, fault));
     }
 
-    /// When the last byte of the reply that sets the limit was sent.
-    fn decided(&self, site: &Site) -> Option<Instant> {
+    /// When the last byte of the reply that sets the limit was sent, for requests that go this way, or for any.
+    fn decided(&self, site: &Site, way: Option<Way>) -> Option<Instant> {
         let (host, path, nth) = &site.decided_by;
         let visits = self.hosts.get(host)?.of(path).iter();
-        let mut replies = visits.filter(|number| !self.arrivals[**number].too_late);
-        let decider = replies.nth(nth - 1)?;
-        self.arrivals[*decider].over
+        let visits = visits.map(|number| &self.arrivals[*number]);
+        let replies = visits.filter(|arrival| !arrival.too_late && !arrival.by_proxy);
+        // Where another host decides, its own settings may lead there.
+        let is_elsewhere = self
+            .sites
+            .get(host)
+            .is_none_or(|it| !std::ptr::eq(it, site));
+        let mut deciders = replies.skip(nth - 1);
+        let decider = deciders.find(|it| is_elsewhere || way.is_none_or(|way| it.way == way))?;
+        decider.over
     }
 
     /// Whether what arrives now left when a site's Crawl-delay had come. A page waits for it;
     /// a neighbour's robots.txt may be on its way while its last bytes are, or have its connection made.
     fn delay_is_known(&self, now: Instant, path: &str, site: &Site) -> bool {
         let slack = match path.starts_with("/robots") {
+            // A tunnel takes up to three more.
+            true if !self.proxies.is_empty() => 5 * self.round_trip + SLACK,
             true => 2 * self.round_trip + SLACK,
             false => Duration::ZERO,
         };
-        let decided = self.decided(site).filter(|_| self.promise.obeys_robots);
+        let decided = self.decided(site, None);
+        let decided = decided.filter(|_| self.promise.obeys_robots);
         site.crawl_delay > Duration::ZERO && decided.is_some_and(|at| now > at + slack)
     }
 
@@ -550,7 +778,7 @@ impl PoliteWeb {
             return;
         }
         let caller = self.lines.get_mut(&arrival.conn);
-        let to = self.sites[&arrival.host].address;
+        let to = arrival.to;
         if let Some(caller) = caller {
             caller.open.retain(|open| *open != number);
         }
@@ -626,18 +854,28 @@ impl World for PoliteWeb {
 
     fn connect(&mut self, conn: ConnId, to: SocketAddr, net: &mut Net) -> Answer {
         self.calls.push((net.now(), to));
+        if !self.is_asked_at(to) {
+            self.fault(net.now(), format!("no request goes to {to}"));
+        }
         if let Some(answer) = self.outage(net.now()).and_then(|outage| outage.connects) {
             return answer;
         }
         if let Some(answer) = self.deaf.get(&to) {
             return *answer;
         }
-        if !self.listening.contains(&to) {
+        let way = self.proxies.iter().position(|proxy| proxy.address == to);
+        let proxy = way.map(|number| &self.proxies[number]);
+        if let Some(How::Connect(answer)) = proxy.and_then(|proxy| proxy.failure(net.now())) {
+            return answer;
+        }
+        if proxy.is_none() && !self.listening.contains(&to) {
             self.fault(net.now(), format!("no page linked to {to}"));
             return Answer::Refuse;
         }
         let caller = Caller {
             to,
+            way,
+            talk: proxy.and_then(|proxy| proxy.is_socks.then_some(Talk::Greeting)),
             unread: Vec::new(),
             open: Vec::new(),
             requests: 0,
@@ -659,13 +897,20 @@ impl World for PoliteWeb {
             return;
         };
         caller.unread.extend_from_slice(bytes);
+        self.talk(conn, net);
+        self.fail_handshake(conn, net);
         let end = |unread: &[u8]| unread.windows(4).position(|w| w == b"\r\n\r\n");
+        let is_open = |talk: &Option<Talk>| talk.as_ref().is_none_or(|it| it.host().is_some());
         while let Some(caller) = self.lines.get_mut(&conn)
+            && is_open(&caller.talk)
             && let Some(at) = end(&caller.unread)
         {
             let head: Vec<u8> = caller.unread.drain(..at + 4).collect();
             let head = String::from_utf8_lossy(&head).into_owned();
-            self.arrive(conn, &head, net);
+            match head.starts_with("CONNECT ") {
+                true => self.open_tunnel(conn, &head, net),
+                false => self.arrive(conn, &head, net),
+            }
         }
     }
 
@@ -708,14 +953,20 @@ impl World for PoliteWeb {
         }
         let kind = bytes[at + 2];
         let name = labels.join(".");
+        if self.sites.contains_key(&name) && !self.promise.allows(&name, None) {
+            self.fault(net.now(), format!("{name} is its proxy's to look up"));
+        }
         let site = self.sites.get(&name);
+        let proxy = self.proxies.iter().find(|proxy| proxy.name == Some(&*name));
         let addresses = site.map(|site| [Some(site.address), site.address6]);
-        let mut addresses = addresses.into_iter().flatten().flatten();
+        let of_proxy = proxy.map(|proxy| [Some(proxy.address), None]);
+        let mut addresses = addresses.or(of_proxy).into_iter().flatten().flatten();
         let answer = addresses.find(|address| address.is_ipv4() == (kind == 1));
         // A site's own name servers answer for all below its name.
-        let zone = match site {
-            Some(_) => Some(name.clone()),
-            None => Some(labels[1..].join(".")).filter(|zone| self.sites.contains_key(zone)),
+        let is_known = site.is_some() || proxy.is_some();
+        let zone = match is_known {
+            true => Some(name.clone()),
+            false => Some(labels[1..].join(".")).filter(|zone| self.sites.contains_key(zone)),
         };
         // The root's name servers always answer.
         let is_unknown = zone.is_none() && name != "a.root-servers.net";
@@ -730,10 +981,10 @@ impl World for PoliteWeb {
             self.cached_names.insert(name);
         }
         let answer = answer.filter(|_| !fails);
-        let code = match site {
+        let code = match is_known {
             _ if fails => 0x82,
-            Some(_) => 0x80,
-            None => 0x83,
+            true => 0x80,
+            false => 0x83,
         };
         let mut reply = vec![bytes[0], bytes[1], 0x81, code, 0, 1];
         reply.extend_from_slice(&[0, u8::from(answer.is_some()), 0, 0, 0, 0]);
