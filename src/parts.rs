@@ -144,6 +144,11 @@
 //!
 //! [`UrlCheck`] applies the filters of a configuration, and names the one that a URL does not pass.
 //!
+//! # Seeds in a table
+//!
+//! [`SeedColumns`] finds the URL in each row of CSV with a header; [`Request::from_line`](crate::Request::from_line) reads
+//! lines of every other form.
+//!
 //! # Millions of timers
 //!
 //! ```
@@ -208,6 +213,8 @@ pub use crate::base::ids::{ScopeId, ScopeSet};
 pub use crate::base::wheel::PacingWheel;
 #[doc(inline)]
 pub use crate::crawl::{LeftOut, UrlCheck};
+#[doc(inline)]
+pub use crate::frontier::request::seeds::columns::SeedColumns;
 #[doc(inline)]
 pub use crate::throttle::engine::{Grant, Throttle, TicketId};
 #[doc(inline)]

@@ -1,5 +1,6 @@
 //! Parses seeds lines into requests and writes requests as seeds lines.
 
+pub mod columns;
 mod object;
 
 use std::borrow::Cow;
@@ -11,8 +12,8 @@ use crate::base::sentence::debug_as_sentence;
 use crate::frontier::request::Request;
 use crate::wire::proxy::Route;
 
-/// Reads one line: a URL, a bare host, `rank,host`, both of them also as CSV with quotation marks, or a JSON object. `None` for a blank line and for
-/// one that starts with `#`.
+/// Reads one line: a URL, a bare host, `rank,host`, all of them also as CSV with further columns, or a JSON object. `None`
+/// for a blank line and for one that starts with `#`.
 ///
 /// URLs are checked only as far as needed to detect mistakes; admission parses them in full.
 ///
@@ -28,29 +29,61 @@ fn parse_line(line: &str) -> Result<Option<Request>, SeedError> {
     if line.starts_with('{') {
         return parse_object(line).map(Some);
     }
-    let url = match (unquoted(line), line.split_once(',')) {
-        (Some(field), _) => url_of(field.trim()),
-        (None, Some((rank, host))) if is_number(rank) => url_of(host.trim()),
-        _ => url_of(line),
+    let quoted = line.contains('"').then(|| csv_fields(line)).flatten();
+    let url = match (quoted, line.split_once(',')) {
+        (Some(fields), _) => url_of_fields(&fields, line),
+        (None, Some((rank, host))) if is_number(rank) => url_of(without_columns(host.trim())),
+        _ => url_of(without_columns(line)),
     };
     Ok(Some(Request::get(url?)))
 }
 
-/// The last field of a line of CSV with quotation marks (RFC 4180): that of a URL or host alone, or behind a rank.
-/// `None` if it is no such line.
-fn unquoted(line: &str) -> Option<Cow<'_, str>> {
-    if !line.contains('"') {
-        return None;
+/// The URL of a line of CSV with quotation marks: its first field or its second, that behind a rank.
+fn url_of_fields(fields: &[Cow<'_, str>], line: &str) -> Result<String, SeedError> {
+    let of = |field: &Cow<'_, str>| url_of(field.trim());
+    match fields {
+        [rank, host, ..] if is_number(rank.trim()) => of(host),
+        [first, second, ..] => of(first).or_else(|error| match of(second) {
+            Ok(url) => Ok(url),
+            Err(_) if is_scheme_error(&error) => Err(error),
+            Err(_) => Err(SeedError::NotAUrl(shortened(line, 80))),
+        }),
+        [first] => of(first),
+        [] => Err(SeedError::NotAUrl(shortened(line, 80))),
     }
-    let (first, rest) = csv_field(line)?;
-    match rest {
-        None => Some(first),
-        Some(rest) if is_number(first.trim()) => match csv_field(rest.trim_start())? {
-            (host, None) => Some(host),
-            (_, Some(_)) => None,
-        },
-        Some(_) => None,
+}
+
+/// A URL or host without the columns behind it. They are seen where a comma ends its host, since no host has one: a comma
+/// in a path or a query is a part of the URL. Two hosts are no host with a column.
+fn without_columns(text: &str) -> &str {
+    let start = match text.split_once("://") {
+        Some((scheme, _)) if is_scheme(scheme) => scheme.len() + "://".len(),
+        _ => 0,
+    };
+    let rest = &text[start..];
+    let ends = |c| matches!(c, '/' | '?' | '#' | '\\');
+    let authority = rest.split(ends).next().unwrap_or(rest);
+    let Some((host, _)) = authority.split_once(',') else {
+        return text;
+    };
+    let next = rest[host.len() + 1..].split(',').next().unwrap_or_default();
+    let is_seed = || next.trim().parse::<f64>().is_err() && url_of(next.trim()).is_ok();
+    match is_bare_host(host) && !authority.contains('@') && !is_seed() {
+        true => &text[..start + host.len()],
+        false => text,
     }
+}
+
+/// The fields of a line of CSV (RFC 4180). `None` if it is no such line.
+fn csv_fields(line: &str) -> Option<Vec<Cow<'_, str>>> {
+    let mut fields = Vec::new();
+    let mut rest = Some(line);
+    while let Some(line) = rest {
+        let (field, behind) = csv_field(line)?;
+        fields.push(field);
+        rest = behind.map(str::trim_start);
+    }
+    Some(fields)
 }
 
 /// The first field of a line, and what is behind its comma. A field without quotation marks has none within it.
@@ -192,6 +225,10 @@ fn url_of(text: &str) -> Result<String, SeedError> {
         None if is_bare_host(authority) => Ok(format!("http://{text}")),
         None => not_a_url(),
     }
+}
+
+fn is_scheme_error(error: &SeedError) -> bool {
+    matches!(error, SeedError::Scheme(_))
 }
 
 /// RFC 3986, 3.1.

@@ -65,6 +65,22 @@ fn fields_of_csv_may_have_quotation_marks() {
         "7,\"https://a.test/?q=\"\"x\"\"\"",
         "https://a.test/?q=\"x\"",
     );
+    // Further columns.
+    check("1,\"example.com\",\"more\"", "http://example.com");
+    check("1,\"https://a.test/,x\",\"US\"", "https://a.test/,x");
+    check("\"https://a.test/x\",200,\"T\"", "https://a.test/x");
+    check("https://a.test/x,200,\"T, u\"", "https://a.test/x");
+    check("\"US\",\"example.com\"", "http://example.com");
+    check("1,example.com,US", "http://example.com");
+    check("example.com,200", "http://example.com");
+    check("example.com:8080,0.5", "http://example.com:8080");
+    check("https://example.com,200", "https://example.com");
+    // A comma in a URL is its own.
+    check("https://a.test/x,200", "https://a.test/x,200");
+    check("a.test/x,200", "http://a.test/x,200");
+    check("1,a.test/x,200", "http://a.test/x,200");
+    check("https://a.test?x=1,2", "https://a.test?x=1,2");
+    check("http://me.x,y@a.test/", "http://me.x,y@a.test/");
     // What is no such line is read as it is.
     check("http://a.test/x\"y", "http://a.test/x\"y");
     check("5,http://a.test/x\"y", "http://a.test/x\"y");
@@ -73,7 +89,6 @@ fn fields_of_csv_may_have_quotation_marks() {
         "\"example.com",
         "1,\"example.com",
         "\"rank\",\"domain\"",
-        "1,\"example.com\",\"more\"",
         "\"example.com\"x",
         "\"\"",
     ] {
