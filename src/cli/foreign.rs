@@ -6,6 +6,9 @@ mod settings;
 mod short;
 mod table;
 
+use std::time::Duration;
+
+use argiope::settings::span;
 use strsim::osa_distance;
 
 pub use self::settings::cure_of_setting;
@@ -20,7 +23,7 @@ struct Foreign {
     /// What to write instead: a part of a sentence.
     cure: &'static str,
     /// Command lines that do it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a test runs them"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test parses them"))]
     tries: &'static [&'static str],
 }
 
@@ -110,19 +113,45 @@ fn with_value(cure: &str, value: Option<&str>) -> String {
         return cure.to_owned();
     };
     if let (TWO_PER_SECOND, Ok(rate @ 0.001..)) = (cure, value.parse::<f64>()) {
-        let delay = (1000.0 / rate).round() / 1000.0;
+        let delay = reciprocal(rate, f64::ceil);
         return format!("to send {value} requests per second to a host write --delay {delay}");
     }
-    let word = |word: &str| match word {
-        "D" | "N" | "BYTES" => value.to_owned(),
-        "D," | "N," | "BYTES," => format!("{value},"),
-        _ => match word.strip_suffix("=N") {
-            Some(name) => format!("{name}={value}"),
-            None => word.to_owned(),
-        },
+    if let (EVERY_SECOND, Ok(gap)) = (cure, span(value))
+        && gap >= Duration::from_millis(1)
+    {
+        let rate = reciprocal(gap.as_secs_f64(), f64::floor);
+        return format!("for a request every {value} write --rate {rate}");
+    }
+    // A number without a unit of its own.
+    let is_bare = value.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let word = |word: &str| {
+        let (word, comma) = match word.strip_suffix(',') {
+            Some(word) => (word, ","),
+            None => (word, ""),
+        };
+        let own = match word {
+            "D" | "N" | "BYTES" => value.to_owned(),
+            _ => match (word.strip_suffix("=N"), word.strip_suffix("=NkB")) {
+                (Some(name), _) => format!("{name}={value}"),
+                (_, Some(name)) if is_bare => format!("{name}={value}kB"),
+                (_, Some(name)) => format!("{name}={value}"),
+                _ => word.to_owned(),
+            },
+        };
+        own + comma
     };
     cure.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
+
+/// One divided by `value`, with as many digits as show it, and rounded to the side that asks for less of a server.
+fn reciprocal(value: f64, round: fn(f64) -> f64) -> f64 {
+    let steps = if value > 100.0 { 1e6 } else { 1e3 };
+    round(steps / value) / steps
+}
+
+/// The cure of flags for the time between two requests of a probe, whose value is not a rate.
+const EVERY_SECOND: &str =
+    "requests leave at a rate: for one every second write --rate 1, for one every two --rate 0.5";
 
 /// The cure of flags for a rate, whose value is not that of a delay.
 const TWO_PER_SECOND: &str = "to send two requests per second to a host write --delay 0.5";
@@ -162,10 +191,9 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["resume", "continue", "restart", "recover"],
         "argiope crawl --resume --out DIR",
     ),
-    (
-        &["stop", "pause", "status", "stats", "jobs"],
-        "argiope ctl DIR status",
-    ),
+    (&["status", "stats", "jobs"], "argiope ctl DIR status"),
+    (&["stop", "quit", "kill"], "argiope ctl DIR stop"),
+    (&["pause"], "argiope ctl DIR pause"),
     (&["config", "options", "params"], "argiope settings"),
     (
         &["bench", "benchmark", "load", "attack", "ping"],

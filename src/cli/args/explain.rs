@@ -43,7 +43,9 @@ pub fn explain(error: &clap::Error, args: &[OsString]) -> String {
         ErrorKind::MissingRequiredArgument if companion(args).is_some() => {
             companion(args).map(|both| format!("write {both}"))
         }
-        ErrorKind::MissingRequiredArgument if swallowed(args).is_some() => swallowed(args),
+        ErrorKind::MissingRequiredArgument if swallowed(error, args).is_some() => {
+            swallowed(error, args)
+        }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation if option.is_some() => option,
         ErrorKind::MissingRequiredArgument => command.and_then(|command| {
             let example = example_of(command)?;
@@ -133,13 +135,48 @@ fn companion(args: &[OsString]) -> Option<&'static str> {
     Some(pair.2)
 }
 
-/// A URL that a flag has taken as its value.
-fn swallowed(args: &[OsString]) -> Option<String> {
+/// A URL that a flag has taken as its value, where the URL is what is missing. The value of the flag is none.
+fn swallowed(error: &clap::Error, args: &[OsString]) -> Option<String> {
+    const MAY_BE_URLS: [&str; 12] = [
+        "--allow",
+        "--base",
+        "--contact",
+        "--data",
+        "--data-binary",
+        "--deny",
+        "--extract",
+        "--from",
+        "--proxy",
+        "--url",
+        "-A",
+        "-d",
+    ];
+    let is_url = |text: &String| text.starts_with("<URL>");
+    match error.get(ContextKind::InvalidArg)? {
+        ContextValue::Strings(missing) if missing.iter().any(is_url) => {}
+        _ => return None,
+    }
     let texts: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
-    let at = texts.iter().rposition(|text| text.contains("://"))?;
+    let begins = |text: &&str| text.starts_with("http://") || text.starts_with("https://");
+    let at = texts.iter().rposition(begins)?;
     // The flags with two words take the last but one, too.
     let before = texts[..at].iter().rev().take(2);
     let flag = before.copied().find(|text| text.starts_with('-'))?;
+    let line = Cli::command();
+    let command = line.find_subcommand(command_of(args)?)?;
+    let is_flag = |arg: &&clap::Arg| {
+        let long = arg.get_long().map(|long| format!("--{long}"));
+        let short = arg.get_short().map(|short| format!("-{short}"));
+        [long, short].into_iter().flatten().any(|name| name == flag)
+    };
+    let takes_values = |arg: &clap::Arg| arg.get_action().takes_values();
+    let takes_it = command
+        .get_arguments()
+        .find(is_flag)
+        .is_some_and(takes_values);
+    if !takes_it || MAY_BE_URLS.contains(&flag) {
+        return None;
+    }
     Some(format!(
         "{flag} has taken {} as its value: give {flag} its own, and the URL behind that",
         texts[at]
@@ -151,6 +188,7 @@ fn form_of(arg: &str) -> Option<String> {
     let form = match arg.split(' ').next()? {
         "--results" => "write --results - > FILE, or --out DIR for files",
         "--admin" => "write --admin 127.0.0.1:9115",
+        "--depth" => "write --depth 1 or more; without --from a URL is judged as a seed",
         _ => return None,
     };
     Some(form.to_owned())
@@ -206,7 +244,7 @@ fn unknown_of<'a>(args: &'a [OsString], found: Option<&'a str>) -> Option<Unknow
 }
 
 /// The long flags of each command, with its name.
-fn flags_of_commands() -> Vec<(String, Vec<String>)> {
+pub fn flags_of_commands() -> Vec<(String, Vec<String>)> {
     let line = Cli::command();
     let commands = line.get_subcommands();
     commands

@@ -1,4 +1,4 @@
-//! Flags that beginners try, after the words of the help or of their task. A test runs each cure.
+//! Flags that beginners try, after the words of the help or of their task. A test parses each cure.
 
 use super::Foreign;
 
@@ -123,7 +123,7 @@ pub(super) const ROWS: &[Foreign] = &[
     },
     Foreign {
         commands: CRAWL,
-        flags: &["--background", "--daemon", "--detach"],
+        flags: &["--background", "--daemon", "--detach", "-b"],
         cure: "write & behind the command, or run it as a service",
         tries: &[],
     },

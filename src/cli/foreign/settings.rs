@@ -1,4 +1,4 @@
-//! Settings of Scrapy's, and names that beginners try: what does the same here. A test runs each cure.
+//! Settings of Scrapy's, and names that beginners try: what does the same here. A test parses each cure, with the values of settings.
 
 /// Names of settings, what to write instead, and command lines that do it.
 type Row = (
@@ -41,16 +41,16 @@ pub(super) const ROWS: &[Row] = &[
             "ITEM_PIPELINES",
         ],
         "results are in DIR/results.jsonl of --out DIR; argiope export DIR --csv url status makes a table",
-        &["--out DIR"],
+        &["--out DIR", "export DIR --csv url status"],
     ),
     (
         &["RETRY_ENABLED"],
-        "to retry nothing write -s RETRY_TIMES=0",
+        "RETRY_TIMES alone says it: leave it out, or to retry nothing write -s RETRY_TIMES=0",
         &["-s RETRY_TIMES=0"],
     ),
     (
         &["REDIRECT_ENABLED"],
-        "to follow no redirect write -s REDIRECT_MAX_TIMES=0",
+        "REDIRECT_MAX_TIMES alone says it: leave it out, or to follow no redirect write -s REDIRECT_MAX_TIMES=0",
         &["-s REDIRECT_MAX_TIMES=0"],
     ),
     (

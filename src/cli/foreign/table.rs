@@ -1,6 +1,6 @@
-//! The table of flags of other programs. A test runs each cure.
+//! The table of flags of other programs. A test parses each cure, with the value of its setting.
 
-use super::{Foreign, TWO_PER_SECOND};
+use super::{EVERY_SECOND, Foreign, TWO_PER_SECOND};
 
 const CRAWL: &[&str] = &["crawl"];
 const FETCH: &[&str] = &["fetch"];
@@ -33,7 +33,6 @@ pub(super) const ROWS: &[Foreign] = &[
             "--requests-per-second",
             "--rate-limit",
             "--throttle",
-            "--max-rate",
         ],
         cure: TWO_PER_SECOND,
         tries: &["--delay 0.5"],
@@ -46,14 +45,23 @@ pub(super) const ROWS: &[Foreign] = &[
     },
     Foreign {
         commands: BOTH,
-        flags: &[
-            "--limit-rate",
-            "--bandwidth",
-            "--max-bandwidth",
-            "--max-kb-sec",
-        ],
+        flags: &["--limit-rate", "--bandwidth", "--max-bandwidth"],
         cure: "to limit the bytes per second of all hosts together write -s BYTES_PER_SECOND_MAX=N",
         tries: &["-s BYTES_PER_SECOND_MAX=200KiB"],
+    },
+    Foreign {
+        commands: BOTH,
+        flags: &["--max-kb-sec"],
+        cure: "to limit the bytes per second of all hosts together write -s BYTES_PER_SECOND_MAX=NkB",
+        tries: &["-s BYTES_PER_SECOND_MAX=200kB"],
+    },
+    Foreign {
+        commands: BOTH,
+        // httrack's is of bytes, that of others of requests.
+        flags: &["--max-rate"],
+        cure: "to limit the bytes per second of all hosts together write -s BYTES_PER_SECOND_MAX=N, for a gap \
+               between the requests to a host --delay GAP",
+        tries: &["-s BYTES_PER_SECOND_MAX=25000", "--delay 2"],
     },
     Foreign {
         commands: BOTH,
@@ -162,7 +170,7 @@ pub(super) const ROWS: &[Foreign] = &[
     },
     Foreign {
         commands: CRAWL,
-        flags: &["-m", "-T"],
+        flags: &["-T"],
         cure: "to limit the time of a fetch write --timeout D, of the crawl --max-time D",
         tries: &["--timeout 30s", "--max-time 10m"],
     },
@@ -432,6 +440,7 @@ pub(super) const ROWS: &[Foreign] = &[
             "--adjust-extension",
             "--html-extension",
             "-E",
+            "-m",
         ],
         cure: "pages are kept as they came, in WARC files: leave it out, and read them with pywb or warcio",
         tries: &[""],
@@ -471,7 +480,13 @@ pub(super) const ROWS: &[Foreign] = &[
     // What is sent.
     Foreign {
         commands: BOTH,
-        flags: &["--agent", "--useragent", "-U"],
+        flags: &["--agent", "--useragent"],
+        cure: "for the User-Agent header write --user-agent AGENT",
+        tries: &["--user-agent mybot/1.0"],
+    },
+    Foreign {
+        commands: CRAWL,
+        flags: &["-U"],
         cure: "for the User-Agent header write --user-agent AGENT",
         tries: &["--user-agent mybot/1.0"],
     },
@@ -495,7 +510,13 @@ pub(super) const ROWS: &[Foreign] = &[
     },
     Foreign {
         commands: BOTH,
-        flags: &["--cookie", "-b", "--load-cookies"],
+        flags: &["--cookie", "--load-cookies"],
+        cure: "for a file of cookies write --cookies FILE, for one cookie --header 'Cookie: name=value'",
+        tries: &["--cookies cookies.txt", "--header Cookie:name=value"],
+    },
+    Foreign {
+        commands: FETCH,
+        flags: &["-b"],
         cure: "for a file of cookies write --cookies FILE, for one cookie --header 'Cookie: name=value'",
         tries: &["--cookies cookies.txt", "--header Cookie:name=value"],
     },
@@ -543,6 +564,12 @@ pub(super) const ROWS: &[Foreign] = &[
     Foreign {
         commands: BOTH,
         flags: &["--proxy-user", "--proxy-password"],
+        cure: "write name and password into --proxy http://NAME:PASSWORD@HOST:PORT",
+        tries: &["--proxy http://me:secret@127.0.0.1:3128"],
+    },
+    Foreign {
+        commands: FETCH,
+        flags: &["-U"],
         cure: "write name and password into --proxy http://NAME:PASSWORD@HOST:PORT",
         tries: &["--proxy http://me:secret@127.0.0.1:3128"],
     },
@@ -704,10 +731,15 @@ pub(super) const ROWS: &[Foreign] = &[
             "--no-progress",
             "-nv",
             "-q",
-            "-S",
         ],
         cure: "to see errors only write --quiet",
         tries: &["--quiet"],
+    },
+    Foreign {
+        commands: CRAWL,
+        flags: &["--server-response", "--save-headers", "-S"],
+        cure: "leave it out: the head of each reply is in the WARC files of --out DIR",
+        tries: &["", "--out pages"],
     },
     Foreign {
         commands: FETCH,
@@ -749,14 +781,20 @@ pub(super) const ROWS: &[Foreign] = &[
     Foreign {
         commands: PROBE,
         flags: &["--concurrency", "--threads", "--workers", "-c", "-t"],
-        cure: "requests leave at a rate, whatever the replies: write --rate N, and --connections N as a bound",
+        cure: "requests leave at a rate, whatever the replies: write --rate RATE, and --connections N as a bound",
         tries: &["--rate 100", "--connections 50"],
     },
     Foreign {
         commands: PROBE,
-        flags: &["--interval", "--delay", "--qps", "--rps", "-q", "-i"],
+        flags: &["--qps", "--rps", "-q"],
         cure: "for the requests per second write --rate N",
         tries: &["--rate 100"],
+    },
+    Foreign {
+        commands: PROBE,
+        flags: &["--interval", "--delay", "--wait", "-i"],
+        cure: EVERY_SECOND,
+        tries: &["--rate 1", "--rate 0.5"],
     },
     Foreign {
         commands: PROBE,

@@ -1,4 +1,4 @@
-//! Every flag of the table is given to its commands, and every cure is run.
+//! Every flag of the table is given to its commands, and every cure is parsed.
 
 use std::ffi::OsString;
 
@@ -43,34 +43,54 @@ fn each_flag_of_another_program_is_answered_with_its_cure_and_the_cure_is_accept
             for text in row.tries {
                 let words = words_of(command, text);
                 parsed(&words).unwrap_or_else(|error| panic!("{:?}: {words:?}: {error}", row.cure));
-                for pair in words.windows(2).filter(|pair| pair[0] == "-s") {
-                    let (name, value) = pair[1].split_once('=').expect("an assignment");
-                    let set = Config::default().with(name, value);
-                    set.unwrap_or_else(|error| panic!("{:?}: {error}", row.cure));
-                }
+                check_settings(&words, row.cure);
             }
         }
     }
     assert!(answers > 250, "{answers}");
 }
 
+/// The flags that a cure names, and the settings with a value: `-s NAME=`.
+fn named_in(cure: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_=".contains(c);
+    let words = cure.split(|c: char| !is_part(c));
+    let named = words.filter_map(|word| match word.split_once('=') {
+        Some((name, _)) if is_setting(name) => Some(format!("{name}=")),
+        _ if word.len() > 1 && word.starts_with('-') => Some(word.to_owned()),
+        _ => None,
+    });
+    named.collect()
+}
+
+fn is_setting(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_uppercase() || c == '_';
+    name.len() > 2 && name.chars().all(is_part) && name != "NAME"
+}
+
+/// Checks that the tries have all that a cure names.
+fn check_tried(cure: &str, tries: &[&str]) {
+    for named in named_in(cure) {
+        let has = |word: &str| word == named || named.ends_with('=') && word.starts_with(&named);
+        let is_tried = tries.iter().any(|text| text.split_whitespace().any(has));
+        assert!(is_tried, "{named} in {cure:?} is not tried: {tries:?}");
+    }
+}
+
 #[test]
 fn each_flag_and_setting_in_a_cure_is_tried() {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_=".contains(c);
-    for row in rows() {
-        let words = row.cure.split(|c: char| !is_part(c));
-        let flags = words.filter(|word| word.len() > 1 && word.starts_with('-'));
-        for flag in flags {
-            let is_tried = row.tries.iter().any(|text| {
-                let mut words = text.split_whitespace();
-                words.any(|word| word == flag)
-            });
-            assert!(
-                is_tried,
-                "{flag} in {:?} is not tried: {:?}",
-                row.cure, row.tries
-            );
-        }
+    rows().for_each(|row| check_tried(row.cure, row.tries));
+    let rows = settings::ROWS.iter();
+    rows.for_each(|(_, cure, tries)| check_tried(cure, tries));
+    let named = named_in("write -s RETRY_TIMES=N, or --delay D");
+    assert_eq!(named, ["-s", "RETRY_TIMES=", "--delay"]);
+}
+
+/// Checks the settings of a command line, and that they are the tries' own.
+fn check_settings(words: &[String], cure: &str) {
+    for pair in words.windows(2).filter(|pair| pair[0] == "-s") {
+        let (name, value) = pair[1].split_once('=').expect("an assignment");
+        let set = Config::default().with(name, value);
+        set.unwrap_or_else(|error| panic!("{cure:?}: {error}"));
     }
 }
 
@@ -87,6 +107,7 @@ fn each_setting_of_another_program_has_a_cure_that_is_accepted() {
         for text in *tries {
             let words = words_of("crawl", text);
             parsed(&words).unwrap_or_else(|error| panic!("{cure:?}: {error}"));
+            check_settings(&words, cure);
             let flag = text.split(' ').next().expect("a flag");
             assert!(cure.contains(flag), "{flag} is not in {cure}");
         }
@@ -97,17 +118,20 @@ fn each_setting_of_another_program_has_a_cure_that_is_accepted() {
 
 #[test]
 fn a_cure_takes_the_value_that_was_given() {
-    let error = |words: &str| {
-        let words: Vec<String> = format!("argiope crawl http://a.test/ {words}")
+    let check_of = |command: &str, words: &str, part: &str| {
+        let words: Vec<String> = format!("argiope {command} http://a.test/ {words}")
             .split(' ')
             .map(str::to_owned)
             .collect();
-        parsed(&words).expect_err("no such flag")
-    };
-    let check = |words: &str, part: &str| {
-        let error = error(words);
+        let error = parsed(&words).expect_err("no such flag");
         assert!(error.contains(part), "{error}");
     };
+    let check = |words: &str, part: &str| check_of("crawl", words, part);
+    check_of("probe", "--interval 10", "every 10 write --rate 0.1");
+    check_of("probe", "--delay 250ms", "every 250ms write --rate 4");
+    check_of("probe", "--interval 3", "write --rate 0.333");
+    check_of("probe", "--interval 2m", "write --rate 0.008333");
+    check_of("probe", "-c 50", "--rate RATE, and --connections 50 as");
     check("--wait 3", "write --delay 3");
     check(
         "--rate=4",
@@ -116,6 +140,14 @@ fn a_cure_takes_the_value_that_was_given() {
     check("--max-redirect=0", "-s REDIRECT_MAX_TIMES=0");
     check("--quota 10m", "--max-bytes 10m");
     check("--wait --tries", "write --delay D");
+    // No gap is shorter than what was asked for.
+    check("--rate 3", "--delay 0.334");
+    check("--rps 3000", "--delay 0.000334");
+    check("--rate=700", "--delay 0.001429");
+    check("--max-rate 25000", "-s BYTES_PER_SECOND_MAX=25000, ");
+    check("--max-rate 25000", "--delay GAP");
+    check("--max-kb-sec 500", "-s BYTES_PER_SECOND_MAX=500kB");
+    check("--max-kb-sec 5MB", "-s BYTES_PER_SECOND_MAX=5MB");
     check("-delay 1", "write --delay, with two hyphens");
 }
 
@@ -178,6 +210,12 @@ fn flags_of_other_commands_are_named_with_these() {
         ("fetch", "-r", "Range:"),
         ("fetch", "-e", "Referer:"),
         ("crawl", "-e", "--ignore-robots"),
+        ("crawl", "-m", "in WARC files"),
+        ("crawl", "-S", "the head of each reply"),
+        ("crawl", "-b", "write & behind"),
+        ("fetch", "-b", "--cookies FILE"),
+        ("crawl", "-U", "--user-agent"),
+        ("fetch", "-U", "--proxy http://NAME"),
     ] {
         let words = ["argiope", command, "http://a.test/", flag, "5"];
         let answer = error(&words);
@@ -196,6 +234,19 @@ fn flags_of_other_commands_are_named_with_these() {
 
 #[test]
 fn words_that_are_no_commands_are_answered_with_these() {
+    // What stops, pauses or continues a crawl does so here.
+    for (word, cure) in [
+        ("stop", "argiope ctl DIR stop"),
+        ("pause", "argiope ctl DIR pause"),
+        ("status", "argiope ctl DIR status"),
+        ("resume", "argiope crawl --resume --out DIR"),
+        ("download", "argiope fetch URL"),
+        ("mirror", "argiope crawl URL"),
+        ("version", "argiope --version"),
+    ] {
+        let found = cure_of_command(word, std::iter::empty());
+        assert_eq!(found, Some(format!("write `{cure}`")), "{word}");
+    }
     let names: Vec<String> = (command_line().get_subcommands())
         .map(|command| command.get_name().to_owned())
         .collect();
@@ -211,6 +262,13 @@ fn words_that_are_no_commands_are_answered_with_these() {
                 !names.iter().any(|name| name == word),
                 "{word} is a command"
             );
+            let line = cure.replace("DIR", "out").replace("URL", "http://a.test/");
+            let line: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            match parse(line.iter().map(OsString::from)) {
+                Ok(Parsed::Run { .. }) => {}
+                Ok(Parsed::Show(_)) if command == "--version" => {}
+                other => panic!("{cure}: {other:?}"),
+            }
             let error = parsed(&["argiope".to_owned(), (*word).to_owned()]).expect_err(word);
             assert!(error.ends_with(&format!("; write `{cure}`")), "{error}");
             count += 1;
