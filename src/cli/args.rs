@@ -2,7 +2,7 @@
 
 mod ctl;
 mod explain;
-mod filters;
+pub mod filters;
 mod probe;
 pub mod sources;
 
@@ -29,23 +29,20 @@ use super::{Usage, examples, settings};
 pub use self::ctl::Ctl;
 pub use self::probe::Probe;
 
+pub use self::explain::flags_of_commands;
+
 use self::explain::explain;
 use self::filters::Filters;
-use self::sources::{Configured, Given, Pace, Proxied, Settings, Sockets, many, one};
+use self::sources::{Configured, Given, Pace, Proxied, Settings, Sockets, Strength, many, one};
 
 /// Reads the command line.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Usage> {
-    let args: Vec<OsString> = args.into_iter().collect();
+    let args = filters::with_file_of_filtered(args.into_iter().collect());
     match Cli::try_parse_from(&args) {
-        Ok(mut cli) => {
-            if let Command::Crawl(crawl) = &mut cli.command {
-                crawl.take_file_of_filtered();
-            }
-            Ok(Parsed::Run {
-                command: cli.command,
-                verbose: cli.verbose,
-            })
-        }
+        Ok(cli) => Ok(Parsed::Run {
+            command: cli.command,
+            verbose: cli.verbose,
+        }),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 Ok(Parsed::Show(error.render().to_string()))
@@ -238,16 +235,6 @@ pub struct Crawl {
 }
 
 impl Crawl {
-    /// `--filtered FILE` for `--filtered=FILE`: the flag takes no other word, which may be a URL.
-    fn take_file_of_filtered(&mut self) {
-        let Some(file @ None) = &mut self.filtered else {
-            return;
-        };
-        if let Some(at) = self.urls.iter().position(|url| is_file_of_lines(url)) {
-            *file = Some(self.urls.remove(at).into());
-        }
-    }
-
     /// The file of `--filtered`, if one was given.
     pub fn filtered_file(&self) -> Option<&Path> {
         self.filtered.as_ref()?.as_deref()
@@ -288,7 +275,14 @@ impl Crawl {
             };
             let flag = "--ignore-robots";
             given.push(Given::new(flag, "ROBOTSTXT_OBEY", false.into()));
-            given.push(Given::new(flag, "ROBOTSTXT_IGNORED_HOSTS_MAX", most.into()));
+            given.push(Given {
+                // A bound that the user set holds, stricter or not.
+                strength: match self.ignore_robots_everywhere {
+                    true => Strength::OverAll,
+                    false => Strength::OverDefaults,
+                },
+                ..Given::new(flag, "ROBOTSTXT_IGNORED_HOSTS_MAX", most.into())
+            });
         }
         if self.warc {
             given.push(Given::new("--warc", "WARC", true.into()));
@@ -435,8 +429,8 @@ pub struct Url {
     /// Judge them as links found from this seed, and not as seeds themselves
     #[arg(long, value_name = "SEED")]
     pub from: Vec<String>,
-    /// Links followed from the seed to get there [default: 1]
-    #[arg(long, value_name = "N", requires = "from")]
+    /// Links followed from the seed to get there, 1 or more [default: 1]
+    #[arg(long, value_name = "N", requires = "from", value_parser = clap::value_parser!(u32).range(1..))]
     pub depth: Option<u32>,
     /// Judge them by this robots.txt of their origin, too
     #[arg(long, value_name = "FILE")]
@@ -700,15 +694,6 @@ pub struct Man {
     /// The directory; created if missing; existing man pages of argiope in it are replaced
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-}
-
-/// Whether a URL on the command line is rather the name of a file of lines. No top-level domain has these names.
-fn is_file_of_lines(url: &str) -> bool {
-    const ENDINGS: [&str; 8] = [
-        ".jsonl", ".ndjson", ".json", ".csv", ".txt", ".log", ".gz", ".zst",
-    ];
-    let is_path = url.starts_with(['/', '.']) || !url.contains('/');
-    is_path && ENDINGS.iter().any(|ending| url.ends_with(ending))
 }
 
 /// Public hosts whose robots.txt may be ignored without a confirmation.

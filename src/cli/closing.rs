@@ -25,7 +25,7 @@ pub struct Closing<'a> {
     pub reason: FinishReason,
     /// What limits count.
     pub totals: Totals,
-    /// Whether a request was sent.
+    /// Whether a request was sent, or may have been by an earlier run: what that left must not be given up.
     pub has_sent: bool,
     pub config: &'a Config,
 }

@@ -47,8 +47,13 @@ pub fn run(
         args: Arc::clone(&args),
         stored: (resumed.as_ref()).map(|resumed| resumed.inputs.settings.clone()),
     };
-    mistakes::check_urls(&args.urls, args.resume)?;
+    let to = match args.resume {
+        true => mistakes::Given::Resume,
+        false => mistakes::Given::Crawl,
+    };
+    mistakes::check_urls(&args.urls, to)?;
     check_outputs(&args)?;
+    check_warc(&config, &args)?;
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
     let inputs = inputs(&args.seeds)?;
     let continues_stdout = (resumed.as_ref()).is_some_and(|resumed| resumed.inputs.to_stdout);
@@ -71,6 +76,13 @@ pub fn run(
     let lock: Arc<OnceLock<DirectoryLock>> =
         (resumed.as_ref()).map_or_else(Arc::default, |resumed| Arc::clone(&resumed.lock));
     let is_resumed = resumed.is_some();
+    // The hosts of all that has been given are sent what is for those of seeds.
+    let earlier = (resumed.iter()).flat_map(|resumed| &resumed.inputs.lists);
+    let (mut all_urls, mut has_lists) = (args.urls.clone(), !args.seeds.is_empty());
+    for list in earlier {
+        all_urls.extend_from_slice(&list.urls);
+        has_lists |= list.has_files();
+    }
     let mut given = RunInputs::of(&config, &args.urls, &args.seeds, to_stdout);
     let mut seeds = seeds;
     let in_use = InUse {
@@ -150,6 +162,7 @@ pub fn run(
             }
             let state = continued.state(state)?;
             seeds = continued.seeds;
+            seeds.rejected().skip_known(out);
             Some(state)
         }
         (None, Some(out)) if has_state(&config) => {
@@ -274,7 +287,7 @@ pub fn run(
         );
     }
     let has_warc = out.is_some() && crawler.config().warc_size_max().is_some();
-    for hint in hints::before(crawler.config(), &args.urls, has_warc) {
+    for hint in hints::before(crawler.config(), &all_urls, has_lists, has_warc) {
         log::warn!("{hint}");
     }
     rejected.write_to(out.as_deref());
@@ -297,7 +310,7 @@ pub fn run(
         (Some(out), None) => Err(anyhow::anyhow!(
             "{} was deleted or replaced during the crawl, and no more is written there: {}",
             out.display(),
-            left::unsaved(&mut crawler, feeder)
+            left::unsaved(&mut crawler, feeder, &received)
                 .0
                 .as_deref()
                 .unwrap_or("nothing was queued")
@@ -305,7 +318,7 @@ pub fn run(
         (None, _) if is_reader_gone => Ok((0, None)),
         (None, _) => {
             let unread;
-            (unkept, unread) = left::unsaved(&mut crawler, feeder);
+            (unkept, unread) = left::unsaved(&mut crawler, feeder, &received);
             Ok((0, unread))
         }
     };
@@ -317,11 +330,14 @@ pub fn run(
         );
     }
     let progress = crawler.progress();
-    for hint in hints::of_results(crawler.stats()) {
+    for hint in hints::of_results(crawler.stats(), crawler.config(), "--max-body") {
         log::warn!("{hint}");
     }
     if let Some(warning) = closing::warning_of_filters(crawler.stats(), &progress) {
         log::warn!("{warning}");
+    }
+    if let (Some(filtered), Some(out)) = (&left.filtered, &out) {
+        filtered.warn_if_rotated(out);
     }
     // No request has ended, none is left, and no file says why: the next run finds the directory as this one did.
     let is_nothing = crawler.stats().attempts == 0
@@ -339,7 +355,7 @@ pub fn run(
             rejected: (rejected.count(), rejected.file().is_some()),
             reason: watched.reason,
             totals: progress.totals,
-            has_sent: crawler.stats().lateness.count() > 0,
+            has_sent: is_resumed || crawler.stats().lateness.count() > 0,
             config: crawler.config(),
         };
         match is_nothing && begun.is_some() {
@@ -408,6 +424,24 @@ fn check_outputs(args: &Crawl) -> Result<(), Usage> {
         )));
     }
     Ok(())
+}
+
+/// Refuses `-s WARC=true` without an output directory; warns of the same in a file, which may be for other crawls, too.
+fn check_warc(config: &Config, args: &Crawl) -> Result<(), Usage> {
+    let has_folder = args.out.is_some() || args.results.is_none() || args.resume;
+    if has_folder || config.warc_size_max().is_none() {
+        return Ok(());
+    }
+    let source = config.source("WARC");
+    let why = "WARC files go to the output directory, and there is none: give --out";
+    match source {
+        SettingSource::Option => Err(Usage(format!("{source} WARC: {why}"))),
+        SettingSource::File { .. } => {
+            log::warn!("WARC ({source}): {why}");
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether `filtered.jsonl` has lines.

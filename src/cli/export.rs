@@ -220,6 +220,11 @@ fn check_crawl(folder: &Path) -> anyhow::Result<()> {
     let files = LineFile::results(folder).with_context(|| format!("{shown}: cannot be read"))?;
     match files.is_empty() {
         false => Ok(()),
+        true if folder.join("state").is_dir() => Err(Usage(format!(
+            "{shown} has no result lines: with --results - they went to standard output, where they can be kept as \
+             DIR/results.jsonl; otherwise there are none yet"
+        ))
+        .into()),
         true => Err(Usage(format!(
             "{shown} has no results.jsonl: name the output directory of a crawl"
         ))

@@ -1,6 +1,7 @@
 //! Submits the URLs of the command line and of seeds files to the crawl, from a separate thread.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use argiope::parts::SeedColumns;
 use argiope::settings::{HostsBound, Lack, PublicHosts};
-use argiope::{AdmitError, Config, CrawlUrl, Handle, Request, SubmitError};
+use argiope::{AdmitError, Config, CrawlUrl, Handle, Request, SeedError, SubmitError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -36,6 +38,8 @@ pub struct Seeds {
     position: u64,
     /// Whether there was such a file.
     is_incomplete: bool,
+    /// Bytes of the lines that pipes delivered.
+    pipe_bytes: u64,
     /// The seeds after these.
     then: Option<Box<Seeds>>,
 }
@@ -46,6 +50,42 @@ struct Input {
     lines: SeedLines<File>,
     /// Whether it is not a regular file: reading may block indefinitely.
     is_pipe: bool,
+    form: Form,
+}
+
+/// The form of a file, by its first line that is no comment.
+enum Form {
+    NotKnown,
+    /// A seeds line in each line.
+    Lines,
+    /// Rows of CSV under a header.
+    Rows(SeedColumns),
+}
+
+impl Form {
+    /// The seeds line that a line of the file has: none in the header.
+    fn seed(&mut self, text: String) -> Result<String, (String, SeedError)> {
+        if let Form::NotKnown = self {
+            let begun = text.trim_start_matches('\u{feff}').trim();
+            if begun.is_empty() || begun.starts_with('#') {
+                return Ok(text);
+            }
+            match SeedColumns::of_header(&text) {
+                Some(columns) => {
+                    *self = Form::Rows(columns);
+                    return Ok(String::new());
+                }
+                None => *self = Form::Lines,
+            }
+        }
+        match self {
+            Form::Rows(columns) => match columns.seed(&text) {
+                Ok(seed) => Ok(seed.into_owned()),
+                Err(error) => Err((text, error)),
+            },
+            Form::NotKnown | Form::Lines => Ok(text),
+        }
+    }
 }
 
 /// Result of one line.
@@ -81,15 +121,29 @@ const PAUSE: Timespec = Timespec {
 
 impl Seeds {
     /// Opens every file, so that an unreadable one is a usage error before the crawl starts.
-    pub fn open(urls: &[String], files: &[std::path::PathBuf]) -> Result<Self, Usage> {
+    pub fn open(urls: &[String], files: &[PathBuf]) -> Result<Self, Usage> {
+        Seeds::open_as(urls, files, is_read_last)
+    }
+
+    /// The same of regular files, wherever they are: those that the state of a crawl has.
+    pub fn open_regular(urls: &[String], files: &[PathBuf]) -> Result<Self, Usage> {
+        Seeds::open_as(urls, files, |_| false)
+    }
+
+    fn open_as(
+        urls: &[String],
+        files: &[PathBuf],
+        is_pipe: impl Fn(&Path) -> bool,
+    ) -> Result<Self, Usage> {
         let open = |path: &PathBuf| {
             let name: Arc<str> = path.display().to_string().into();
             let lines = seeds::open(&name).map_err(|error| Usage(format!("--seeds: {error}")))?;
-            let is_pipe = is_read_last(path);
+            let is_pipe = is_pipe(path);
             Ok(Input {
                 name,
                 lines,
                 is_pipe,
+                form: Form::NotKnown,
             })
         };
         let inputs = files.iter().map(open).collect::<Result<Vec<_>, Usage>>()?;
@@ -103,6 +157,7 @@ impl Seeds {
             pipe_from: Arc::new(AtomicU64::new(u64::MAX)),
             position: 0,
             is_incomplete: false,
+            pipe_bytes: 0,
             then: None,
         })
     }
@@ -133,7 +188,11 @@ impl Seeds {
                 Taken::End => break,
                 Taken::Failed(error) if error.is_of_machine() => return Err(error),
                 Taken::Failed(error) => log::debug!("{error}"),
-                Taken::Url(_) | Taken::Line(..) | Taken::BadLine(_) | Taken::FileEnd => {}
+                Taken::Url(_)
+                | Taken::Line(..)
+                | Taken::BadRow(..)
+                | Taken::BadLine(..)
+                | Taken::FileEnd => {}
             }
         }
         Ok(self.position)
@@ -162,6 +221,7 @@ impl Seeds {
             pipe_from,
             position,
             is_incomplete: false,
+            pipe_bytes: 0,
             then: None,
         }
     }
@@ -171,7 +231,7 @@ impl Seeds {
         self.named.is_empty() && self.inputs.front().is_some_and(|input| input.is_pipe)
     }
 
-    /// Whether a pipe is next, and has had no data for [`PIPE_PATIENCE`].
+    /// Whether a pipe is next, and has had no data for [`PAUSE`].
     fn pauses(&self) -> bool {
         let Some(Input { lines, .. }) = self.inputs.front() else {
             return false;
@@ -188,27 +248,23 @@ impl Seeds {
         }
     }
 
-    /// Returns the next seed with a valid URL; invalid lines are logged, counted and skipped.
-    ///
-    /// # Errors
-    /// Reading a file failed.
-    fn next_valid(&mut self) -> Result<Option<Seed>, SeedLinesError> {
-        loop {
-            match self.step()? {
-                Step::Seed(seed) => match CrawlUrl::parse(&seed.request.url) {
-                    Ok(_) => return Ok(Some(seed)),
-                    Err(error) => self.reject(&seed, &AdmitError::Url(error)),
-                },
-                Step::Nothing => {}
-                Step::End => return Ok(None),
-            }
-        }
-    }
-
     /// Logs and counts a seed that can never be sent.
     fn reject(&mut self, seed: &Seed, why: &AdmitError) {
-        self.bad += 1;
-        seed.report(why, &self.rejected);
+        self.bad += u64::from(seed.report(why, &self.rejected));
+    }
+
+    /// Logs and counts a line that is no seed, unless an earlier run of the crawl has done so.
+    fn reject_line(
+        &mut self,
+        place: Option<(&str, u64)>,
+        text: Option<&str>,
+        why: &dyn Display,
+        is_of_pipe: bool,
+    ) {
+        if is_of_pipe || !self.rejected.is_known(place, text) {
+            self.bad += 1;
+            self.rejected.add(place, text, why);
+        }
     }
 
     /// Takes one URL or line.
@@ -218,10 +274,14 @@ impl Seeds {
             Taken::Line(name, line, is_of_pipe) => {
                 (line.text, Some((name, line.number)), is_of_pipe)
             }
-            Taken::BadLine(error) => {
-                self.bad += 1;
+            Taken::BadRow(name, line, (text, error), is_of_pipe) => {
+                let place = Some((&*name, line));
+                self.reject_line(place, Some(&text), &error, is_of_pipe);
+                return Ok(Step::Nothing);
+            }
+            Taken::BadLine(error, is_of_pipe) => {
                 let (place, why) = error.place_and_reason();
-                self.rejected.add(place, None, &why);
+                self.reject_line(place, None, &why, is_of_pipe);
                 return Ok(Step::Nothing);
             }
             Taken::FileEnd => return Ok(Step::Nothing),
@@ -238,9 +298,8 @@ impl Seeds {
             }),
             Ok(None) => Step::Nothing,
             Err(error) => {
-                self.bad += 1;
                 let place = line.as_ref().map(|(name, number)| (&**name, *number));
-                self.rejected.add(place, Some(&text), &error);
+                self.reject_line(place, Some(&text), &error, is_of_pipe);
                 Step::Nothing
             }
         })
@@ -256,6 +315,7 @@ impl Seeds {
             name,
             lines,
             is_pipe,
+            form,
         }) = self.inputs.front_mut()
         else {
             let Some(then) = self.then.take() else {
@@ -271,16 +331,21 @@ impl Seeds {
         self.is_at_pipe.store(false, Ordering::SeqCst);
         self.is_incomplete |= matches!(&line, Some(Err(error)) if error.is_of_machine());
         self.position += u64::from(line.is_some() && !self.is_incomplete);
-        if *is_pipe && line.is_some() {
+        if *is_pipe && let Some(line) = &line {
             self.pipe_from.fetch_min(self.position, Ordering::SeqCst);
+            // With its end.
+            self.pipe_bytes += 1 + line.as_ref().map_or(0, |line| line.text.len() as u64);
         }
         match line {
             None => {
                 self.inputs.pop_front();
                 Taken::FileEnd
             }
-            Some(Ok(line)) => Taken::Line(Arc::clone(name), line, *is_pipe),
-            Some(Err(error)) if error.is_of_one_line() => Taken::BadLine(error),
+            Some(Ok(SeedLine { number, text })) => match form.seed(text) {
+                Ok(text) => Taken::Line(Arc::clone(name), SeedLine { number, text }, *is_pipe),
+                Err(why) => Taken::BadRow(Arc::clone(name), number, why, *is_pipe),
+            },
+            Some(Err(error)) if error.is_of_one_line() => Taken::BadLine(error, *is_pipe),
             Some(Err(error)) => {
                 self.inputs.pop_front();
                 Taken::Failed(error)
@@ -295,8 +360,10 @@ enum Taken {
     Url(String),
     /// A line of the file of this name, and whether that is a pipe.
     Line(Arc<str>, SeedLine, bool),
-    /// A line that cannot be a seed.
-    BadLine(SeedLinesError),
+    /// A row without a seed: its file, number, text and error, and whether it is of a pipe.
+    BadRow(Arc<str>, u64, (String, SeedError), bool),
+    /// A line that cannot be a seed, and whether it is of a pipe.
+    BadLine(SeedLinesError, bool),
     /// A file has ended.
     FileEnd,
     /// A file cannot be read on.
@@ -306,15 +373,19 @@ enum Taken {
 }
 
 impl Seed {
-    /// Reports why it can never be sent.
-    fn report(&self, why: &AdmitError, to: &Rejected) {
+    /// Reports why it can never be sent. Returns false if an earlier run of the crawl has done so.
+    fn report(&self, why: &AdmitError, to: &Rejected) -> bool {
         let url = &self.request.url;
         let place = (self.line.as_ref()).map(|(name, number)| (&**name, *number));
+        if !self.is_of_pipe && to.is_known(place, Some(url)) {
+            return false;
+        }
         let why = match why {
             AdmitError::Url(error) if place.is_some() => format!("{url:?}: {error}"),
             other => other.to_string(),
         };
         to.add(place, Some(url), &why);
+        true
     }
 }
 
@@ -330,8 +401,8 @@ pub struct Feeder {
 pub struct Unfed {
     held: VecDeque<Seed>,
     seeds: Seeds,
-    /// Deadline for reading pipes, once set.
-    until: Option<Instant>,
+    /// How long pipes are read; `None`: to their end.
+    drain: Option<Drain>,
     /// The first error that stopped the reading of a file.
     failure: Option<String>,
     /// Whether the crawl can be resumed.
@@ -353,8 +424,8 @@ impl Feeder {
 
     /// The seeds that the crawl had not accepted when it ended. `None` if the thread is blocked on a pipe for
     /// longer than [`PIPE_PATIENCE`]: it had submitted every line before. A pipe that does not end is read for
-    /// `patience`.
-    pub fn unfed(self, patience: Duration) -> Option<Unfed> {
+    /// `patience`, up to [`DRAINED_MAX`], and no longer than to a second stop signal.
+    pub fn unfed(self, patience: Duration, received: &Received) -> Option<Unfed> {
         let mut failure = None;
         if !self.ends_soon(&mut failure) {
             warn_silent_pipe();
@@ -363,7 +434,10 @@ impl Feeder {
         let mut unfed = self.thread.join().ok()?;
         // The thread may have failed after the crawl ended.
         unfed.failure = self.failure.try_iter().last().or(failure);
-        unfed.until = Some(Instant::now() + patience);
+        unfed.drain = Some(Drain {
+            until: Instant::now() + patience,
+            received: received.clone(),
+        });
         Some(unfed)
     }
 
@@ -384,13 +458,35 @@ impl Feeder {
     }
 }
 
+/// Up to when the pipes of a crawl that has ended are read.
+#[derive(Clone, Debug)]
+struct Drain {
+    until: Instant,
+    received: Received,
+}
+
+impl Drain {
+    /// Why no more is read of a pipe that has delivered so many bytes since, if that is so.
+    fn end(&self, bytes: u64) -> Option<&'static str> {
+        if self.received.stops() >= 2 {
+            Some("a pipe did not end before a second signal")
+        } else if bytes >= DRAINED_MAX {
+            Some("a pipe has more than 256 MiB beyond what the crawl took")
+        } else if self.until <= Instant::now() {
+            Some("a pipe did not end within STOP_GRACE")
+        } else {
+            None
+        }
+    }
+}
+
 impl Unfed {
     /// All of these seeds.
     pub fn all_of(seeds: Seeds) -> Self {
         Unfed {
             held: VecDeque::new(),
             seeds,
-            until: None,
+            drain: None,
             failure: None,
             is_resumable: true,
         }
@@ -404,7 +500,7 @@ impl Unfed {
         Unfed {
             held: pipes,
             seeds: self.seeds.split_pipes(),
-            until: self.until,
+            drain: self.drain.clone(),
             failure: None,
             is_resumable: self.is_resumable,
         }
@@ -427,15 +523,21 @@ impl Iterator for Unfed {
             if self.seeds.pauses() {
                 warn_silent_pipe();
                 self.seeds.inputs.pop_front();
-            } else if self.seeds.is_pipe_next() && self.until.is_some_and(|at| at <= Instant::now())
+            } else if self.seeds.is_pipe_next()
+                && let Some(drain) = &self.drain
+                && let Some(why) = drain.end(self.seeds.pipe_bytes)
             {
-                log::warn!(
-                    "--seeds: a pipe did not end within STOP_GRACE; its unread lines are not saved"
-                );
+                log::warn!("--seeds: {why}; its unread lines are not saved");
                 self.seeds.inputs.clear();
             }
-            match self.seeds.next_valid() {
-                Ok(seed) => return seed.map(|seed| seed.request),
+            // One line at a time: comments may have no end, either.
+            match self.seeds.step() {
+                Ok(Step::Seed(seed)) => match CrawlUrl::parse(&seed.request.url) {
+                    Ok(_) => return Some(seed.request),
+                    Err(error) => self.seeds.reject(&seed, &AdmitError::Url(error)),
+                },
+                Ok(Step::Nothing) => {}
+                Ok(Step::End) => return None,
                 // Continue with the next file.
                 Err(error) => {
                     let error = of_file(&error, self.is_resumable);
@@ -447,13 +549,19 @@ impl Iterator for Unfed {
     }
 }
 
-/// Whether an input is read after all files, and not again by a run that resumes the crawl: standard input
-/// and everything but a regular file.
+/// Whether an input is read after all files, and not again by a run that resumes the crawl: standard input, also if it is
+/// a file, other open files by their number, and everything but a regular file. A regular file may be anywhere, as in
+/// /dev/shm.
 pub fn is_read_last(path: &Path) -> bool {
-    let is_device = ["-", "/dev", "/proc"]
+    let is_open_file = ["-", "/dev/stdin", "/dev/fd", "/proc"]
         .iter()
         .any(|root| path.starts_with(root));
-    is_device || !std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
+    is_open_file || !is_regular(path)
+}
+
+/// Whether there is a regular file at this path.
+pub fn is_regular(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
 }
 
 fn warn_silent_pipe() {
@@ -464,6 +572,9 @@ fn warn_silent_pipe() {
 
 /// Maximum time that a pipe may be without data after the crawl has ended.
 const PIPE_PATIENCE: Duration = Duration::from_millis(300);
+
+/// Bytes of a pipe that are saved after the crawl has ended: they are written twice, to the state and to pending.jsonl.
+const DRAINED_MAX: u64 = 256 << 20;
 
 /// The crawl that is given seeds.
 #[derive(Clone, Copy, Debug)]
@@ -636,7 +747,7 @@ pub fn feed(
             Unfed {
                 held,
                 seeds,
-                until: None,
+                drain: None,
                 failure: None,
                 is_resumable,
             }

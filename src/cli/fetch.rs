@@ -10,7 +10,7 @@ use argiope::FinishReason;
 use argiope::PageKind;
 use argiope::settings::Follow;
 use argiope::sink::files::write_line;
-use argiope::{Config, CrawlUrl, Crawler, Page, Request};
+use argiope::{Config, CrawlUrl, Crawler, Page, Request, Truncation};
 
 use super::Usage;
 use super::args::Fetch;
@@ -28,6 +28,8 @@ struct Seen {
     duplicates: usize,
     bad: bool,
     body: Option<Vec<u8>>,
+    /// Why that is only a part, if it is.
+    cut: Option<String>,
     /// Why a line could not be written.
     unwritten: Option<io::Error>,
 }
@@ -61,7 +63,7 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
             Usage("-o/--body-out saves the body of one URL; give only one URL".to_owned()).into(),
         );
     }
-    mistakes::check_urls(&args.urls, false)?;
+    mistakes::check_urls(&args.urls, mistakes::Given::Fetch)?;
     check_body_out(&args)?;
     if config.frontier().follow != Follow::None {
         let source = config.source("FOLLOW");
@@ -95,7 +97,7 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
             .map_err(|refused| Usage(format!("{url}: {refused}")))?;
         wanted += 1;
     }
-    for hint in hints::before(crawler.config(), &args.urls, false) {
+    for hint in hints::before(crawler.config(), &args.urls, false, false) {
         log::warn!("{hint}");
     }
     Received::watch()?.stop_on_signal(crawler.stopper())?;
@@ -115,6 +117,17 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
             fs::write(path, body).with_context(|| format!("cannot write {}", path.display()))?;
         }
         _ => {}
+    }
+    if let (Some(path), Some(body), Some(why)) = (&args.body_out, &seen.body, &seen.cut) {
+        let (path, length) = (path.display(), body.len());
+        log::warn!("-o {path}: the body is not whole, these are {length} bytes of it: {why}");
+    }
+    for hint in hints::of_results(
+        crawler.stats(),
+        crawler.config(),
+        "-s DOWNLOAD_MAXSIZE=BYTES",
+    ) {
+        log::warn!("{hint}");
     }
     Ok(match reason {
         FinishReason::Shutdown => 3,
@@ -248,6 +261,12 @@ fn take(seen: &mut Seen, page: Page, keep_body: bool, is_body_to_stdout: bool) {
         }
     }
     if keep_body {
+        let failed = page.failure.as_ref().filter(|_| page.status.is_some());
+        let cut = page.truncated.map(|cut| match cut {
+            Truncation::Length => "it is longer than DOWNLOAD_MAXSIZE".to_owned(),
+            other => format!("truncated ({other})"),
+        });
+        seen.cut = failed.map(ToString::to_string).or(cut);
         seen.body = Some(page.body);
     }
 }

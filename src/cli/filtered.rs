@@ -16,6 +16,9 @@ use super::Usage;
 /// The file's name in the output directory.
 const NAME: &str = "filtered.jsonl";
 
+/// How the names begin of several such files.
+const SERIES: &str = "filtered-";
+
 /// A symbolic link to the file in the output directory.
 #[derive(Debug)]
 pub struct FilteredLink {
@@ -43,20 +46,32 @@ impl FilteredLink {
             is_made: false,
         };
         match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => match link.has_folder() {
+            Err(error) if error.kind() == ErrorKind::NotFound => match link.has_folder(out) {
                 true => Ok(link),
                 false => refused("its folder does not exist".to_owned()),
             },
             Err(error) => refused(error.to_string()),
-            Ok(_) if link.is_of(out) => Ok(link),
-            Ok(_) => refused("the file exists: remove it, or give another name".to_owned()),
+            Ok(_) if link.is_of(out) => {
+                link.warn_if_rotated(out);
+                Ok(link)
+            }
+            Ok(there) => refused(match there.is_file() {
+                true => format!(
+                    "the file exists, and is left as it is: give another name; to read URLs from it write --seeds {}",
+                    path.display()
+                ),
+                false => "there is something else: give another name".to_owned(),
+            }),
         }
     }
 
-    /// Whether its folder exists.
-    fn has_folder(&self) -> bool {
+    /// Whether its folder exists, or is the output directory, which the crawl makes.
+    fn has_folder(&self, out: &Path) -> bool {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let folder = self.path.parent();
-        folder.is_none_or(|folder| folder.as_os_str().is_empty() || folder.is_dir())
+        folder.is_none_or(|folder| {
+            folder.as_os_str().is_empty() || folder.is_dir() || absolute(folder) == absolute(out)
+        })
     }
 
     /// Whether it is there already, or is the file itself.
@@ -80,6 +95,24 @@ impl FilteredLink {
             .map_err(|error| Usage(format!("--filtered={}: {error}", self.path.display())))?;
         self.is_made = true;
         Ok(())
+    }
+
+    /// Warns if the file in the output directory has other names since an order to begin others: then the link has no
+    /// file.
+    pub fn warn_if_rotated(&self, out: &Path) {
+        let is_rotated = |name: &str| name.starts_with(SERIES) && name != NAME;
+        if fs::metadata(&self.path).is_ok() || fs::symlink_metadata(&self.path).is_err() {
+            return;
+        }
+        let entries = fs::read_dir(out).into_iter().flatten().flatten();
+        let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        if names.any(|name| is_rotated(&name)) {
+            log::warn!(
+                "--filtered={}: the link has no file since `argiope ctl rotate`: the lines are in {}",
+                self.path.display(),
+                out.join(format!("{SERIES}*.jsonl")).display()
+            );
+        }
     }
 
     /// Removes it, if this run has made it: the run has fetched nothing.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use argiope::{Config, Stats};
+use argiope::{Config, Request, Stats};
 use serde_json::Value;
 
 use super::progress::clock;
@@ -13,9 +13,9 @@ const HOSTS_NAMED: usize = 3;
 /// A longer delay may be meant in milliseconds.
 const DELAY_USUAL: f64 = 120.0;
 
-/// Before these URLs are fetched. `has_warc`: whether WARC files are written.
-pub fn before(config: &Config, urls: &[String], has_warc: bool) -> Vec<String> {
-    let mut hints = of_urls(urls, is_set(config, "HTTP_USER"));
+/// Before these URLs are fetched, and with `has_lists` those of seeds files. `has_warc`: whether WARC files are written.
+pub fn before(config: &Config, urls: &[String], has_lists: bool, has_warc: bool) -> Vec<String> {
+    let mut hints = of_urls(urls, has_lists, is_set(config, "HTTP_USER"));
     if has_warc && sends_secrets(config) {
         hints.push(
             "WARC files have requests as they are sent, with logins and cookies: --no-warc writes none".to_owned(),
@@ -40,26 +40,40 @@ fn is_set(config: &Config, name: &str) -> bool {
 
 /// Whether a login, a cookie or a header of a single host is given.
 fn sends_secrets(config: &Config) -> bool {
-    let hosts = config.get("HOSTS").map(Value::from).unwrap_or_default();
-    let of_hosts = || {
-        let mut entries = hosts.as_object().into_iter().flatten();
-        entries.any(|(_, own)| own.get("user").is_some() || own.get("headers").is_some())
-    };
     let headers = config.get("DEFAULT_REQUEST_HEADERS").map(Value::from);
     let headers = headers.unwrap_or_default().to_string().to_ascii_lowercase();
-    is_set(config, "HTTP_USER")
+    sends_login(config)
         || is_set(config, "COOKIES_FILE")
-        || of_hosts()
+        || has_own(config, "headers")
         || headers.contains("\"authorization:")
         || headers.contains("\"cookie:")
 }
 
-/// Before a crawl: logins that are not sent, or to more hosts than one may think. `logs_in`: whether `HTTP_USER` is
-/// given.
-fn of_urls(urls: &[String], logs_in: bool) -> Vec<String> {
+/// Whether a login is given, for all seeds or for a host.
+fn sends_login(config: &Config) -> bool {
+    is_set(config, "HTTP_USER") || has_own(config, "user")
+}
+
+/// Whether a single host has this setting of its own.
+fn has_own(config: &Config, key: &str) -> bool {
+    let hosts = config.get("HOSTS").map(Value::from).unwrap_or_default();
+    let mut entries = hosts.as_object().into_iter().flatten();
+    entries.any(|(_, own)| own.get(key).is_some())
+}
+
+/// Before a crawl: logins that are not sent, or to more hosts than one may think. `has_lists`: whether there are seeds
+/// files, too; `logs_in`: whether `HTTP_USER` is given.
+fn of_urls(urls: &[String], has_lists: bool, logs_in: bool) -> Vec<String> {
     let mut hints = Vec::new();
+    let seeds = urls
+        .iter()
+        .map(|url| match Request::from_line(url) {
+            Ok(Some(request)) => request.url,
+            _ => url.clone(),
+        })
+        .collect::<Vec<_>>();
     let mut hosts: Vec<&str> = Vec::new();
-    for url in urls {
+    for url in &seeds {
         let (login, host) = parts(url);
         if login {
             hints.push(of_login(host));
@@ -68,14 +82,17 @@ fn of_urls(urls: &[String], logs_in: bool) -> Vec<String> {
             hosts.push(host);
         }
     }
-    if logs_in && hosts.len() > 1 {
-        let named = hosts[..hosts.len().min(HOSTS_NAMED)].join(", ");
-        let more = match hosts.len() > HOSTS_NAMED {
-            true => ", …",
-            false => "",
+    if logs_in && (hosts.len() > 1 || has_lists) {
+        let mut named = hosts[..hosts.len().min(HOSTS_NAMED)].join(", ");
+        let more = match (hosts.len() > HOSTS_NAMED, has_lists) {
+            (true, _) => ", …",
+            (false, true) if named.is_empty() => "each of those of --seeds",
+            (false, true) => ", and those of --seeds",
+            (false, false) => "",
         };
+        named.push_str(more);
         hints.push(format!(
-            "--user: the login is sent to the hosts of all seeds ({named}{more}); for one of them write --user-for \
+            "--user: the login is sent to the hosts of all seeds ({named}); for one of them write --user-for \
              HOST NAME:PASSWORD"
         ));
     }
@@ -107,11 +124,17 @@ fn parts(url: &str) -> (bool, &str) {
     }
 }
 
-/// After a crawl: replies that ask for a login, and bodies that were cut.
-pub fn of_results(stats: &Stats) -> Vec<String> {
+/// After a crawl: replies that ask for a login or refuse it, and bodies that were cut. `flag`: what sets the greatest
+/// length of a body.
+pub fn of_results(stats: &Stats, config: &Config, flag: &str) -> Vec<String> {
     let mut hints = Vec::new();
     let asked = stats.by_status.get(&401).copied().unwrap_or(0);
-    if asked > 0 {
+    if asked > 0 && sends_login(config) {
+        hints.push(format!(
+            "{} the login, or had none (status 401): check name and password, and whose host they are for",
+            replies(asked, "refuses", "refuse")
+        ));
+    } else if asked > 0 {
         hints.push(format!(
             "{} a login (status 401): --user-for HOST NAME:PASSWORD sends one",
             replies(asked, "asks for", "ask for")
@@ -119,7 +142,7 @@ pub fn of_results(stats: &Stats) -> Vec<String> {
     }
     if stats.bodies_cut > 0 {
         hints.push(format!(
-            "{} longer than DOWNLOAD_MAXSIZE and cut there, with the links behind it: --max-body",
+            "{} longer than DOWNLOAD_MAXSIZE and cut there, with what is behind it: {flag}",
             replies(stats.bodies_cut, "was", "were")
         ));
     }
@@ -145,7 +168,7 @@ mod tests {
                 config = config.with(name, *value).expect("valid");
             }
             let urls = ["http://a.test/", "http://b.test/"].map(str::to_owned);
-            let hints = before(&config, &urls, config.warc_size_max().is_some());
+            let hints = before(&config, &urls, false, config.warc_size_max().is_some());
             assert_eq!(hints.len(), expected.len(), "{settings:?}: {hints:?}");
             for (hint, part) in hints.iter().zip(expected) {
                 assert!(hint.contains(part), "{hint}");
@@ -173,7 +196,7 @@ mod tests {
     fn logins_in_urls_and_of_several_hosts_are_pointed_out() {
         let check = |urls: &[&str], logs_in: bool, expected: &[&str]| {
             let urls: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
-            let hints = of_urls(&urls, logs_in);
+            let hints = of_urls(&urls, false, logs_in);
             assert_eq!(hints.len(), expected.len(), "{hints:?}");
             for (hint, part) in hints.iter().zip(expected) {
                 assert!(hint.contains(part) && !hint.contains("secret"), "{hint}");
@@ -186,19 +209,51 @@ mod tests {
         let both = ["http://a.test/", "https://b.test/"];
         check(&both, false, &[]);
         check(&both, true, &["all seeds (a.test, b.test);"]);
+        let of_json = r#"{"url": "http://a.test/", "headers": {"From": "me@x.test"}}"#;
+        check(&[of_json], false, &[]);
+        let of_json = r#"{"url": "http://me:secret@a.test/"}"#;
+        check(&[of_json], false, &["--user-for a.test NAME:PASSWORD"]);
+        // What hosts a seeds file has is not known yet.
+        let with_lists = |urls: &[&str], logs_in| {
+            let urls: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
+            of_urls(&urls, true, logs_in).join("")
+        };
+        assert_eq!(with_lists(&["http://a.test/"], false), "");
+        let hint = with_lists(&["http://a.test/"], true);
+        assert!(
+            hint.contains("all seeds (a.test, and those of --seeds);"),
+            "{hint}"
+        );
+        let hint = with_lists(&[], true);
+        assert!(
+            hint.contains("all seeds (each of those of --seeds);"),
+            "{hint}"
+        );
     }
 
     #[test]
     fn replies_that_ask_for_a_login_and_cut_bodies_are_pointed_out() {
         let mut stats = Stats::new();
-        assert!(of_results(&stats).is_empty());
+        let config = Config::default();
+        let of_results =
+            |stats: &Stats, config: &Config| super::of_results(stats, config, "--max-body");
+        assert!(of_results(&stats, &config).is_empty());
         stats.by_status.insert(401, 1);
         stats.bodies_cut = 2;
-        let hints = of_results(&stats);
+        let hints = of_results(&stats, &config);
         assert!(
             hints[0].starts_with("1 reply asks for a login"),
             "{hints:?}"
         );
         assert!(hints[1].starts_with("2 replies were longer"), "{hints:?}");
+        let own = r#"{"a.test": {"user": "me:secret"}}"#;
+        for (name, value) in [("HTTP_USER", "me:secret"), ("HOSTS", own)] {
+            let config = Config::default().with(name, value).expect("valid");
+            let hints = of_results(&stats, &config);
+            assert!(
+                hints[0].starts_with("1 reply refuses the login"),
+                "{hints:?}"
+            );
+        }
     }
 }

@@ -21,7 +21,7 @@ pub fn keep_pending(
     received: &Received,
 ) -> anyhow::Result<(u64, Option<String>)> {
     let patience = crawler.config().stop_grace();
-    let mut unfed = feeder.unfed(patience);
+    let mut unfed = feeder.unfed(patience, received);
     let queued = crawler.take_pending().map(|pending| pending.request);
     let unread = unfed.iter_mut().flatten();
     let mut room = Room::new(
@@ -48,7 +48,7 @@ pub fn export_pending(
 ) -> anyhow::Result<(u64, Option<String>)> {
     let patience = crawler.config().stop_grace();
     let is_of_pipe = feeder.is_of_pipe();
-    let mut unfed = feeder.unfed(patience);
+    let mut unfed = feeder.unfed(patience, received);
     let mut pipes = unfed.as_mut().map(Unfed::split_pipes);
     // What was submitted and not taken: as many as may be submitted ahead.
     let submitted = RefCell::new(Vec::new());
@@ -104,9 +104,13 @@ pub fn export_pending(
 
 /// A message with the number of requests that are not saved, queued or in unread seeds; `None` if there
 /// are none. And the error of reading the seeds, if any.
-pub fn unsaved(crawler: &mut Crawler, feeder: Feeder) -> (Option<String>, Option<String>) {
+pub fn unsaved(
+    crawler: &mut Crawler,
+    feeder: Feeder,
+    received: &Received,
+) -> (Option<String>, Option<String>) {
     let patience = crawler.config().stop_grace();
-    let mut unfed = feeder.unfed(patience);
+    let mut unfed = feeder.unfed(patience, received);
     let seeds = unfed.iter_mut().flatten().take(COUNTED_MAX).count();
     let more = if seeds == COUNTED_MAX { " or more" } else { "" };
     let lost = match crawler.take_pending().count() + seeds {

@@ -5,17 +5,68 @@ use std::path::Path;
 use argiope::Request;
 
 use super::Usage;
+use super::args::filters::is_named_as_lines;
+use super::args::flags_of_commands;
+use super::foreign::{Answer, Unknown};
 
-/// Refuses the first word that is no URL and no host. `resumes`: whether `--resume` is given.
-pub fn check_urls(words: &[String], resumes: bool) -> Result<(), Usage> {
-    match words.iter().find_map(|word| mistake(word, resumes)) {
+/// A command that is given URLs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// `crawl`.
+    Crawl,
+    /// `crawl --resume`.
+    Resume,
+    /// `fetch`.
+    Fetch,
+    /// `probe`.
+    Probe,
+}
+
+/// Refuses the first word that is no URL and no host.
+pub fn check_urls(words: &[String], to: Given) -> Result<(), Usage> {
+    match words.iter().find_map(|word| mistake(word, to)) {
         Some(what) => Err(Usage(what)),
         None => Ok(()),
     }
 }
 
+/// Refuses a word behind `--resume` that is the directory of a crawl.
+pub fn check_directories(words: &[String]) -> Result<(), Usage> {
+    let mut words = words.iter();
+    match words.find(|word| Path::new(word).join("state").is_dir()) {
+        Some(word) => Err(Usage(to_resume(word))),
+        None => Ok(()),
+    }
+}
+
+/// What continues the crawl in a directory.
+fn to_resume(word: &str) -> String {
+    format!(
+        "{word:?} is no URL: to continue the crawl in that directory write --resume --out {word}"
+    )
+}
+
+impl Given {
+    fn command(self) -> &'static str {
+        match self {
+            Given::Crawl | Given::Resume => "crawl",
+            Given::Fetch => "fetch",
+            Given::Probe => "probe",
+        }
+    }
+
+    /// What reads URLs from a file.
+    fn of_file(self, path: &str) -> String {
+        match self {
+            Given::Crawl | Given::Resume => format!("write --seeds {path}"),
+            Given::Fetch => format!("write `argiope crawl --seeds {path} --follow none`"),
+            Given::Probe => format!("write --targets {path} --every 15s"),
+        }
+    }
+}
+
 /// What is wrong with a word, and what to write.
-fn mistake(word: &str, resumes: bool) -> Option<String> {
+fn mistake(word: &str, to: Given) -> Option<String> {
     const LONG_DASHES: [char; 3] = ['\u{2013}', '\u{2014}', '\u{2212}'];
     if word.starts_with(LONG_DASHES) {
         let name = word.trim_start_matches(LONG_DASHES);
@@ -25,13 +76,18 @@ fn mistake(word: &str, resumes: bool) -> Option<String> {
     }
     let path = word.strip_prefix('@').unwrap_or(word);
     let path = path.strip_prefix("file://").unwrap_or(path);
-    if Path::new(path).is_file() {
+    let is_crawl = to.command() == "crawl";
+    // Where files are not read, as `fetch example.com -o example.com` leaves one.
+    let is_host = || !is_crawl && path == word && !is_named_as_lines(word);
+    let is_seed = || matches!(Request::from_line(word), Ok(Some(_)));
+    if Path::new(path).is_file() && !(is_host() && is_seed()) {
         let host = match word.contains(['/', '@']) {
             true => String::new(),
             false => format!(", for a host of that name http://{word}/"),
         };
+        let cure = to.of_file(path);
         return Some(format!(
-            "{path} is a file here: to read URLs from it write --seeds {path}{host}"
+            "{path} is a file here: to read URLs from it {cure}{host}"
         ));
     }
     let error = match Request::from_line(word) {
@@ -46,16 +102,29 @@ fn mistake(word: &str, resumes: bool) -> Option<String> {
             .all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
     {
         let is_setting = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-        let meant = match is_setting {
-            true => format!("-s {word}: each setting has its own -s"),
-            false => format!("--{name} {value}"),
+        if is_setting {
+            return Some(format!(
+                "{word:?} is no URL: write -s {word}: each setting has its own -s"
+            ));
+        }
+        let flag = format!("--{}", name.replace('_', "-"));
+        let flags = flags_of_commands();
+        let mut commands = flags.iter();
+        let own = commands.find(|(name, _)| name == to.command());
+        if own.is_some_and(|(_, own)| own.contains(&flag)) {
+            return Some(format!("{word:?} is no URL: write {flag} {value}"));
+        }
+        let unknown = Unknown {
+            command: to.command(),
+            flag: &flag,
+            value: Some(value),
         };
-        return Some(format!("{word:?} is no URL: write {meant}"));
+        if let Some(Answer::Instead(cure)) = unknown.answer(&flags) {
+            return Some(format!("{word:?} is no URL; {cure}"));
+        }
     }
-    if resumes && Path::new(word).is_dir() {
-        return Some(format!(
-            "{word:?} is no URL: to continue the crawl in that directory write --resume --out {word}"
-        ));
+    if to == Given::Resume && Path::new(word).is_dir() {
+        return Some(to_resume(word));
     }
     Some(error)
 }
@@ -64,8 +133,8 @@ fn mistake(word: &str, resumes: bool) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn check(word: &str, resumes: bool, expected: Option<&str>) {
-        let found = mistake(word, resumes);
+    fn check(word: &str, to: Given, expected: Option<&str>) {
+        let found = mistake(word, to);
         match (&found, expected) {
             (None, None) => {}
             (Some(found), Some(part)) if found.contains(part) => {}
@@ -75,13 +144,23 @@ mod tests {
 
     #[test]
     fn words_that_are_no_urls_are_answered_with_what_was_meant() {
-        check("http://a.test/", false, None);
-        check("a.test:81/x?y=z", false, None);
-        check("\u{2014}max-pages", false, Some("write --max-pages"));
-        check("RETRY_TIMES=2", false, Some("write -s RETRY_TIMES=2"));
-        check("max-pages=1", false, Some("write --max-pages 1"));
-        check("not a url", false, Some("neither a URL nor a host"));
-        check("", false, Some("no URL"));
+        check("http://a.test/", Given::Crawl, None);
+        check("a.test:81/x?y=z", Given::Crawl, None);
+        check("\u{2014}max-pages", Given::Crawl, Some("write --max-pages"));
+        check(
+            "RETRY_TIMES=2",
+            Given::Crawl,
+            Some("write -s RETRY_TIMES=2"),
+        );
+        check("max-pages=1", Given::Crawl, Some("write --max-pages 1"));
+        check("not a url", Given::Crawl, Some("neither a URL nor a host"));
+        check("", Given::Crawl, Some("no URL"));
+        check("max_pages=1", Given::Crawl, Some("write --max-pages 1"));
+        check("wait=3", Given::Crawl, Some("write --delay 3"));
+        // Flags of another command.
+        let of_crawl = Some("no --max-pages; it is a flag of `argiope crawl`");
+        check("max-pages=1", Given::Fetch, of_crawl);
+        check("rate=5", Given::Probe, Some("write --rate 5"));
     }
 
     #[test]
@@ -92,10 +171,21 @@ mod tests {
         let file = shown("urls.txt");
         let cure = format!("write --seeds {file}");
         for word in [file.clone(), format!("@{file}"), format!("file://{file}")] {
-            check(&word, false, Some(&cure));
+            check(&word, Given::Crawl, Some(&cure));
         }
+        let of_crawl = format!("write `argiope crawl --seeds {file} --follow none`");
+        check(&file, Given::Fetch, Some(&of_crawl));
+        check(
+            &file,
+            Given::Probe,
+            Some(&format!("write --targets {file} --every 15s")),
+        );
         let crawl = folder.path().to_str().unwrap();
-        check(crawl, true, Some("--resume --out"));
-        check(crawl, false, Some("neither a URL nor a host"));
+        check(crawl, Given::Resume, Some("--resume --out"));
+        // Cargo.toml is a host as far as its name goes.
+        check("Cargo.toml", Given::Fetch, None);
+        check("Cargo.toml", Given::Probe, None);
+        check("Cargo.toml", Given::Crawl, Some("for a host of that name"));
+        check(crawl, Given::Crawl, Some("neither a URL nor a host"));
     }
 }

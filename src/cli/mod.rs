@@ -84,6 +84,10 @@ fn run(command: Command) -> anyhow::Result<i32> {
     argiope::raise_open_files();
     match command {
         Command::Crawl(args) => {
+            if args.resume {
+                // Before a directory is looked at that may not be the one that was meant.
+                mistakes::check_directories(&args.urls)?;
+            }
             let received = Received::watch()?;
             let resumed = args.resumed(&received)?;
             let stored = resumed.as_ref().map(|resumed| &resumed.inputs.settings);
@@ -96,7 +100,9 @@ fn run(command: Command) -> anyhow::Result<i32> {
             fetch::run(config, args)
         }
         Command::Probe(args) => {
-            probe::run(settings::load(args.configured(), &args.given())?, &args)
+            let config = settings::load(args.configured(), &args.given())?;
+            mistakes::check_urls(&args.urls, mistakes::Given::Probe)?;
+            probe::run(config, &args)
         }
         Command::Robots(args) if args.is_fetched() => {
             let values = &self::robots::fetched::VALUES;

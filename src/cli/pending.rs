@@ -1,8 +1,8 @@
 //! `pending.jsonl`: the requests that were queued when a crawl ended, as seeds lines.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::Context;
@@ -12,6 +12,9 @@ use super::room::is_full;
 
 /// The file's name in the output directory.
 pub const NAME: &str = "pending.jsonl";
+
+/// Its mode: for the user alone.
+const MODE: u32 = 0o600;
 
 /// Its name while it is being written.
 const UNFINISHED: &str = "pending.jsonl.tmp";
@@ -73,7 +76,16 @@ pub fn replace(
     path: &Path,
     wait: &mut dyn FnMut(&io::Error) -> bool,
 ) -> anyhow::Result<u64> {
-    let file = retried(&mut *wait, || File::create(unfinished))
+    // Requests may have logins and headers with secrets, as the state has.
+    let create = || {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(MODE);
+        let file = options.open(unfinished)?;
+        // One that an earlier run left may have another mode.
+        file.set_permissions(Permissions::from_mode(MODE))?;
+        Ok(file)
+    };
+    let file = retried(&mut *wait, create)
         .with_context(|| format!("cannot create {}", unfinished.display()))?;
     let lines = requests.map(|request| request.to_line());
     let (count, written) = write_lines(lines, &file, wait);
@@ -255,6 +267,8 @@ mod tests {
         assert_eq!(written.expect("there is room"), 2);
         let text = fs::read_to_string(&path).expect("it was written");
         assert_eq!(text, "http://a.test/2\nhttp://a.test/3\n");
+        let mode = fs::metadata(&path).expect("it was written").permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600, "for the user alone");
         // No file can be created there.
         fs::create_dir(folder.path().join(UNFINISHED)).expect("it can be made");
         let failed = write([of(4)].into_iter(), folder.path(), &mut |_| false);

@@ -1,14 +1,19 @@
 //! Seeds that can never be sent: ten are logged, all are counted, and `rejected.jsonl` has each with its reason.
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::Deserialize;
 use serde_json::json;
 
 use super::room::is_full;
+use super::seed_file::absolute;
 
 /// The file's name in the output directory.
 pub const NAME: &str = "rejected.jsonl";
@@ -23,6 +28,9 @@ const HELD_MAX: usize = 16 << 20;
 /// Characters of a seed that are written.
 const SEED_CHARS: usize = 2000;
 
+/// Lines of the file that a run which resumes the crawl does not repeat: some 50 MB of memory.
+const KNOWN_MAX: usize = 1_000_000;
+
 /// The rejected seeds of a run: written by the thread that reads seeds, and closed by the main thread.
 #[derive(Clone, Debug, Default)]
 pub struct Rejected {
@@ -34,6 +42,57 @@ struct Shared {
     /// Number of seeds.
     count: u64,
     place: Place,
+    known: Known,
+}
+
+/// The seeds that earlier runs of the crawl rejected: a run that resumes it reads some of them again.
+#[derive(Debug, Default)]
+struct Known {
+    /// Lines, by the absolute paths of files.
+    lines: HashMap<String, HashSet<u64>>,
+    /// Seeds of the command line, as far as they are written.
+    urls: HashSet<String>,
+}
+
+/// What is read of a line of the file.
+#[derive(Deserialize)]
+struct Line {
+    file: Option<String>,
+    line: Option<u64>,
+    seed: Option<String>,
+}
+
+impl Known {
+    /// Reads what the file in an output directory has.
+    fn read(out: &Path) -> io::Result<Self> {
+        let mut known = Known::default();
+        let file = BufReader::new(File::open(out.join(NAME))?);
+        for text in file.split(b'\n').take(KNOWN_MAX) {
+            let Ok(line) = serde_json::from_slice::<Line>(&text?) else {
+                continue;
+            };
+            match (line.file, line.line, line.seed) {
+                (Some(file), Some(number), _) => {
+                    let path = absolute(Path::new(&file));
+                    known.lines.entry(path).or_default().insert(number);
+                }
+                (None, _, Some(seed)) => drop(known.urls.insert(seed)),
+                _ => {}
+            }
+        }
+        Ok(known)
+    }
+
+    fn has(&self, line: Option<(&str, u64)>, text: Option<&str>) -> bool {
+        match (line, text) {
+            (Some((file, number)), _) => {
+                let lines = || self.lines.get(&absolute(Path::new(file)));
+                !self.lines.is_empty() && lines().is_some_and(|lines| lines.contains(&number))
+            }
+            (None, Some(text)) => self.urls.contains(&*shortened(text)),
+            (None, None) => false,
+        }
+    }
 }
 
 /// Where their lines go.
@@ -91,10 +150,7 @@ impl Rejected {
         } else if count == LOGGED_MAX + 1 {
             log::warn!("further invalid seeds are counted, and not logged");
         }
-        let text = text.map(|text| match text.char_indices().nth(SEED_CHARS) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text.to_owned(),
-        });
+        let text = text.map(shortened);
         let object = json!({
             "file": line.map(|(file, _)| file),
             "line": line.map(|(_, number)| number),
@@ -102,6 +158,17 @@ impl Rejected {
             "error": why.to_string(),
         });
         shared.place.write(format!("{object}\n").as_bytes());
+    }
+
+    /// Leaves out those that the file in this directory has already: the crawl is resumed.
+    pub fn skip_known(&self, out: &Path) {
+        // Without the file there is nothing to leave out; what cannot be read is repeated.
+        self.lock().known = Known::read(out).unwrap_or_default();
+    }
+
+    /// Whether an earlier run of the crawl rejected the same. What a pipe delivers is new.
+    pub fn is_known(&self, line: Option<(&str, u64)>, text: Option<&str>) -> bool {
+        self.lock().known.has(line, text)
     }
 
     /// Number of seeds that were rejected.
@@ -176,6 +243,14 @@ impl Place {
     }
 }
 
+/// As much of a seed as is written.
+fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(SEED_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
 /// Keeps lines in memory, if there is room.
 fn hold(bytes: &[u8], lines: &mut Vec<u8>, omitted: &mut u64) {
     match lines.len() + bytes.len() <= HELD_MAX {
@@ -205,9 +280,11 @@ impl LinesFile {
         let file = match &mut self.file {
             Some(file) => file,
             none => {
+                // A seed may have a login or a header with one.
                 let file = OpenOptions::new()
                     .create(true)
                     .append(true)
+                    .mode(0o600)
                     .open(&self.path)?;
                 self.length = file.metadata()?.len();
                 none.insert(file)
@@ -237,6 +314,7 @@ impl LinesFile {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use serde_json::Value;
 
@@ -273,6 +351,28 @@ mod tests {
         );
         let shown = found[1]["seed"].as_str().expect("a text");
         assert_eq!(shown.chars().count(), SEED_CHARS + 1);
+    }
+
+    #[test]
+    fn what_an_earlier_run_rejected_is_known_to_the_one_that_resumes_the_crawl() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rejected = Rejected::default();
+        rejected.write_to(Some(folder.path()));
+        let file = folder.path().join("seeds.txt");
+        let file = file.to_str().expect("text");
+        rejected.add(Some((file, 3)), Some("not a url"), &"is no host");
+        rejected.add(None, Some(&"y".repeat(3000)), &"is no host");
+        let mode = fs::metadata(folder.path().join(NAME)).expect("it was written");
+        assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+
+        let next = Rejected::default();
+        assert!(!next.is_known(Some((file, 3)), None));
+        next.skip_known(folder.path());
+        assert!(next.is_known(Some((file, 3)), None));
+        assert!(!next.is_known(Some((file, 4)), None));
+        assert!(!next.is_known(Some(("seeds.txt", 3)), None));
+        assert!(next.is_known(None, Some(&"y".repeat(3000))));
+        assert!(!next.is_known(None, Some("z")));
     }
 
     #[test]

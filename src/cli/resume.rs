@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Usage;
-use super::feed::{Seeds, is_read_last};
+use super::feed::{Seeds, is_read_last, is_regular};
 use super::progress::{Shown, bytes};
 use super::seed_file::{SeedFile, absolute};
 use super::settings::of_machine;
@@ -41,19 +41,40 @@ pub struct SeedList {
     pub files: Vec<SeedFile>,
     /// Other inputs, which were read after the files and cannot be read again.
     pub pipes: Vec<String>,
+    /// Whether the files are those that the crawl itself made of what pipes had delivered. `None` in states of earlier
+    /// versions, which are recognized by their names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    is_unread: Option<bool>,
 }
 
 impl SeedList {
     /// Its URLs and the lines of its files.
     fn open(&self) -> Result<Seeds, Usage> {
         let files = self.files.iter().map(|file| PathBuf::from(&file.path));
-        Seeds::open(&self.urls, &files.collect::<Vec<_>>())
+        Seeds::open_regular(&self.urls, &files.collect::<Vec<_>>())
+    }
+
+    /// Whether there are seeds besides URLs of the command line.
+    pub fn has_files(&self) -> bool {
+        !self.files.is_empty() || !self.pipes.is_empty()
+    }
+
+    /// Whether nothing was given.
+    fn is_empty(&self) -> bool {
+        self.urls.is_empty() && self.files.is_empty() && self.pipes.is_empty()
+    }
+
+    /// Whether this file is one that the crawl in `out` made of what pipes had delivered.
+    fn is_unread(&self, path: &Path, out: &Path) -> bool {
+        // The user may have given such a file of another crawl as seeds.
+        let is_here = || !is_regular(path) || is_regular(&unread::moved(path, out));
+        (self.is_unread).unwrap_or_else(|| unread::is_named(path) && is_here())
     }
 
     /// Metadata of its files that are not of the state.
     pub fn metadata(&self, out: &Path) -> impl Iterator<Item = Metadata> {
         let paths = self.files.iter().map(|file| Path::new(&file.path));
-        let given = paths.filter(move |path| unread::moved(path, out).is_none());
+        let given = paths.filter(move |path| !self.is_unread(path, out));
         given.filter_map(|path| fs::metadata(path).ok())
     }
 }
@@ -104,6 +125,7 @@ impl RunInputs {
                     .map(|path| SeedFile::at(absolute(path)))
                     .collect(),
                 pipes: pipes.into_iter().map(|path| absolute(path)).collect(),
+                is_unread: Some(false),
             }],
             to_stdout,
         }
@@ -111,8 +133,7 @@ impl RunInputs {
 
     /// Whether there are neither URLs nor seeds files.
     pub fn has_no_seeds(&self) -> bool {
-        let is_empty = |list: &SeedList| *list == SeedList::default();
-        self.lists.iter().all(is_empty)
+        self.lists.iter().all(SeedList::is_empty)
     }
 
     /// Opens what the earlier runs of the crawl in `out` did not take of their seeds: those after the first `taken`, and
@@ -125,8 +146,12 @@ impl RunInputs {
         let mut seeds = Seeds::open(&[], &[])?;
         let mut unread = unread::files(out).unwrap_or_default();
         for mut list in self.lists {
-            for file in &mut list.files {
-                if let Some(moved) = unread::moved(file.path.as_ref(), out) {
+            let are_unread: Vec<bool> = (list.files.iter())
+                .map(|file| list.is_unread(file.path.as_ref(), out))
+                .collect();
+            for (file, is_unread) in list.files.iter_mut().zip(are_unread) {
+                if is_unread {
+                    let moved = unread::moved(file.path.as_ref(), out);
                     // It is listed: its lines are counted.
                     unread.retain(|path| *path != moved);
                     file.path = absolute(&moved);
@@ -139,7 +164,7 @@ impl RunInputs {
                     .into());
                 }
                 // Without it the lines of later files would be taken for those of this one.
-                if is_read_last(path.as_ref()) {
+                if !is_regular(path.as_ref()) {
                     return Err(Usage(format!(
                         "{what}: the seeds file {path} is missing: put it back, unchanged"
                     ))
@@ -167,9 +192,10 @@ impl RunInputs {
         let files = unread.into_iter().map(|path| SeedFile::at(absolute(&path)));
         let kept = SeedList {
             files: files.collect(),
+            is_unread: Some(true),
             ..SeedList::default()
         };
-        if kept != SeedList::default() {
+        if !kept.is_empty() {
             seeds = seeds.then(kept.open()?);
             lists.push(kept);
         }
@@ -336,5 +362,10 @@ mod tests {
         let read: RunInputs = serde_json::from_str(text).expect("it is known");
         let paths = read.lists[0].files.iter().map(|file| &*file.path);
         assert_eq!(paths.collect::<Vec<_>>(), ["/a", "/b"]);
+        // Its own file of what a pipe had delivered, in a directory that was moved since.
+        let list = &read.lists[0];
+        let own = Path::new("/old/state/unread-00000001");
+        assert!(list.is_unread(own, Path::new("/new")));
+        assert!(!list.is_unread(Path::new("/a"), Path::new("/new")));
     }
 }

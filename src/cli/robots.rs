@@ -86,7 +86,7 @@ fn run_on(args: &RobotsArgs, input: impl BufRead, mut out: impl Write) -> Result
                 return Ok(2);
             }
         };
-        let line = answer_line(url, &target, &robots, &rules, args.json)?;
+        let line = answer_line(url, &target, (&robots, &rules), true, args.json)?;
         if !put_line(&mut out, &line)? {
             break;
         }
@@ -105,15 +105,16 @@ fn has_group(file: &[u8]) -> bool {
     })
 }
 
-/// The line that answers for a URL.
+/// The line that answers for a URL. `has_file`: whether the rules are those of a file, which the deciding one is in.
 fn answer_line(
     url: &str,
     target: &str,
-    robots: &Robots,
-    rules: &Rules,
+    (robots, rules): (&Robots, &Rules),
+    has_file: bool,
     json: bool,
 ) -> Result<String> {
     let verdict = rules.allowed(target);
+    let decides = verdict.rule.filter(|_| has_file);
     Ok(match (json, verdict.allowed) {
         (false, true) => format!("allowed {url}"),
         (false, false) => format!("disallowed {url}"),
@@ -121,11 +122,11 @@ fn answer_line(
             url,
             allowed,
             crawl_delay: delay(rules),
-            rule: verdict.rule.map(|rule| {
+            rule: decides.map(|rule| {
                 let key = if rule.allow { "Allow" } else { "Disallow" };
                 format!("{key}: {}", rule.pattern)
             }),
-            line: verdict.rule.map(|rule| rule.line),
+            line: decides.map(|rule| rule.line),
             sitemaps: robots.sitemaps(),
         })?,
     })

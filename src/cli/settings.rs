@@ -15,7 +15,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Usage;
-use super::args::sources::{Configured, Given, Settings};
+use super::args::sources::{Configured, Given, HOSTS, Settings, Strength};
 
 /// The finished configuration from preset, file, `-s` and flags.
 pub fn load(configured: &Configured, flags: &[Given]) -> anyhow::Result<Config> {
@@ -128,11 +128,17 @@ fn gather_over(
     };
     for given in flags {
         check_given(given.flag, &given.value)?;
-        if given.is_weak && is_set(given.name) {
+        let is_overridden = match given.strength {
+            Strength::OverAll => false,
+            Strength::OverFiles => is_set(given.name),
+            Strength::OverDefaults => *config.source(given.name) != SettingSource::Default,
+        };
+        if is_overridden {
             continue;
         }
         let source = SettingSource::Flag(given.flag.to_owned());
         match given.name {
+            HOSTS if given.value.is_null() => drop_proxies(&mut config, source)?,
             HOSTS => add_hosts(&mut config, &given.value, source)?,
             name => config.set(name, given.value.clone(), source)?,
         }
@@ -167,12 +173,8 @@ fn add_hosts(config: &mut Config, hosts: &Value, source: SettingSource) -> anyho
     // By normalised names, and each header as a line.
     let mut new = Config::default();
     new.set(HOSTS, hosts.clone(), source.clone())?;
-    let table_of = |config: &Config| match config.get(HOSTS).map(Value::from) {
-        Some(Value::Object(hosts)) => hosts,
-        _ => Map::new(),
-    };
-    let mut all = table_of(config);
-    for (name, entry) in table_of(&new) {
+    let mut all = hosts_of(config);
+    for (name, entry) in hosts_of(&new) {
         let own = all.entry(name).or_insert_with(|| json!({}));
         for (key, value) in entry.as_object().into_iter().flatten() {
             if key == "headers" {
@@ -187,6 +189,27 @@ fn add_hosts(config: &mut Config, hosts: &Value, source: SettingSource) -> anyho
     }
     config.set(HOSTS, Value::from(all), source)?;
     Ok(())
+}
+
+/// Removes the proxies of single hosts, and the entries that have nothing else.
+fn drop_proxies(config: &mut Config, source: SettingSource) -> anyhow::Result<()> {
+    let mut hosts = hosts_of(config);
+    if hosts.values().any(|own| own.get("proxy").is_some()) {
+        hosts.retain(|_, own| {
+            let own = own.as_object_mut();
+            own.is_some_and(|own| own.remove("proxy").is_none() || !own.is_empty())
+        });
+        config.set(HOSTS, Value::from(hosts), source)?;
+    }
+    Ok(())
+}
+
+/// The entries of single hosts.
+fn hosts_of(config: &Config) -> Map<String, Value> {
+    match config.get(HOSTS).map(Value::from) {
+        Some(Value::Object(hosts)) => hosts,
+        _ => Map::new(),
+    }
 }
 
 /// Adds header lines to the entry of a host.
@@ -223,7 +246,6 @@ fn name_of(line: &str) -> &str {
     line.split(':').next().unwrap_or(line)
 }
 
-const HOSTS: &str = "HOSTS";
 const AUTHORIZATION: &str = "Authorization";
 
 /// The entries of exclusion lists: one per line, with `#` comments.
@@ -280,7 +302,8 @@ fn chosen(
     }
     let is_chosen = |setting: &&Setting| {
         let is_named = names.iter().any(|name| setting.is_named(name));
-        let is_changed = || *config.source(setting.name) != SettingSource::Default;
+        // By its value: flags set some settings to their defaults, too.
+        let is_changed = || config.get(setting.name) != Some(setting.default());
         (names.is_empty() || is_named) && (!changed || is_changed())
     };
     Ok(settings().iter().filter(is_chosen).collect())
@@ -598,7 +621,7 @@ mod tests {
             flag: "--host-down-after",
             name: "HOST_DOWN_AFTER",
             value: "8s".into(),
-            is_weak: false,
+            strength: Strength::OverAll,
         }];
         for own in own {
             let check = |set: &[&str], flags: &[Given], expected: &str| {

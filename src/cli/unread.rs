@@ -63,20 +63,21 @@ pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The path of such a file of a state, if `path` is one: the directory of the crawl may have been moved.
-pub fn moved(path: &Path, folder: &Path) -> Option<PathBuf> {
-    number_of(path)?;
+/// Whether a path is that of such a file, of any crawl.
+pub fn is_named(path: &Path) -> bool {
     let is_of_state = path.parent().is_some_and(|parent| parent.ends_with(STATE));
-    is_of_state.then(|| {
-        folder
-            .join(STATE)
-            .join(path.file_name().unwrap_or_default())
-    })
+    is_of_state && number_of(path).is_some()
+}
+
+/// The path that such a file of the crawl in this directory has now: the directory may have been moved.
+pub fn moved(path: &Path, folder: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default();
+    folder.join(STATE).join(name)
 }
 
 /// The requests of a file.
 pub fn requests(path: &Path) -> anyhow::Result<impl Iterator<Item = Request> + use<>> {
-    let seeds = super::feed::Seeds::open(&[], &[path.to_owned()])?;
+    let seeds = super::feed::Seeds::open_regular(&[], &[path.to_owned()])?;
     Ok(Unfed::all_of(seeds))
 }
 

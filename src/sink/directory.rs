@@ -34,7 +34,8 @@ use crate::sink::commit::Commit;
 /// Prepares `folder` for a crawl, and locks it. Keep the lock until everything is written.
 ///
 /// A directory that another crawl is writing to is refused, and so is one that contains an earlier
-/// crawl; with `overwrite` the files of the earlier crawl are deleted, and no others. An input of
+/// crawl; with `overwrite` the files of the earlier crawl are deleted, and no others. A list of rejected seeds alone is
+/// no crawl, and is deleted: none of its seeds could be sent. An input of
 /// this crawl that would be deleted is renamed to its name with `.old` or `.oldN` appended, with a
 /// warning; no file is replaced. A file to which standard output is redirected is kept, and does
 /// not count as an earlier crawl.
@@ -68,7 +69,7 @@ pub fn prepare(
         old.files.retain(|file| !is_any_of(file, outputs));
     }
     if let Some(first) = old.first() {
-        if !overwrite {
+        if !overwrite && !old.has_not_begun(folder) {
             return Err(DirectoryError::HoldsACrawl {
                 folder: folder.to_owned(),
                 found: first,
@@ -302,6 +303,11 @@ impl EarlierCrawl {
         Ok(old)
     }
 
+    /// Whether it is one whose seeds were all rejected, so that it did not begin: there is nothing but their list.
+    fn has_not_begun(&self, folder: &Path) -> bool {
+        self.state.is_none() && self.files == [folder.join(REJECTED)]
+    }
+
     /// A file that shows an earlier crawl. Unknown files do not count.
     fn first(&self) -> Option<PathBuf> {
         self.files.first().or(self.state.as_ref()).cloned()
@@ -337,6 +343,9 @@ const UNREAD: &str = "unread-";
 
 /// The requests that were queued when a crawl ended.
 const PENDING: &str = "pending.jsonl";
+
+/// The seeds that can never be sent.
+const REJECTED: &str = "rejected.jsonl";
 
 /// Files that a crawl writes directly into its directory, besides those of lines.
 const FILES: [&str; 8] = [
@@ -388,6 +397,18 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_rejected_seeds_alone_is_no_crawl_and_is_replaced() {
+        let alone = folder(&["rejected.jsonl", "notes.txt"]);
+        drop(prepare(alone.path(), false, InUse::default()).unwrap());
+        assert!(!alone.path().join("rejected.jsonl").exists());
+        assert!(alone.path().join("notes.txt").exists());
+        let crawl = folder(&["rejected.jsonl", "stats.json"]);
+        let message = error(crawl.path(), false);
+        assert!(message.contains("already holds a crawl"), "{message}");
+        assert!(crawl.path().join("rejected.jsonl").exists());
+    }
+
+    #[test]
     fn a_directory_that_contains_a_crawl_is_refused() {
         for file in [
             "results.jsonl",
@@ -395,7 +416,6 @@ mod tests {
             "results-000001.jsonl.open",
             "stats.json",
             "pending.jsonl",
-            "rejected.jsonl",
             "throttle.jsonl",
             "throttle-000002.jsonl.gz",
             "robots.jsonl",

@@ -14,6 +14,7 @@ mod run;
 mod server;
 
 mod addresses;
+mod advice;
 mod again;
 mod bodies;
 mod browser;
@@ -44,6 +45,7 @@ mod report;
 mod requests;
 mod resuming;
 mod resuming_damaged;
+mod resuming_seeds;
 mod seeds;
 mod seeds_again;
 mod state;

@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::run::{Ended, Going};
 use crate::server::{Server, page};
 
-/// A mistake in a folder with these files, words of its message, and the command line that mends it.
+/// A mistake in a folder with these files, words of its message, and the command line that mends it as the message says;
+/// `&&` separates several, of which the first may make the crawl that is continued.
 ///
 /// Words are separated by spaces; `·` stands for a space within one. `URL` is that of a server on loopback, `NET` what
 /// lets a crawl fetch from it at once.
@@ -114,47 +115,65 @@ const MISTAKES: &[Mistake] = &[
     of(
         "crawl URL NET -s JOBDIR=x",
         &["-s JOBDIR: unknown setting", "--resume --out DIR"],
-        "crawl URL NET",
+        "crawl URL NET --out x && crawl --resume --out x",
     ),
     with(
-        &[("c.toml", "[HOSTS.login.test]\nuser = \"a:b\"\n")],
+        &[
+            ("c.toml", "[HOSTS.login.test]\nuser = \"a:b\"\n"),
+            ("d.toml", "[HOSTS.\"login.test\"]\nuser = \"a:b\"\n"),
+        ],
         "crawl URL NET --config c.toml",
         &["c.toml:1", "put the name of the host in quotes"],
-        "crawl URL NET",
+        "crawl URL NET --config d.toml",
     ),
     with(
-        &[("c.toml", "[HOSTS.\"login.test\"]\nDOWNLOAD_DELAY = 1\n")],
+        &[
+            ("c.toml", "[HOSTS.\"login.test\"]\nDOWNLOAD_DELAY = 1\n"),
+            ("d.toml", "DOWNLOAD_DELAY = 1\n[HOSTS.\"login.test\"]\n"),
+        ],
         "crawl URL NET --config c.toml",
         &[
             "DOWNLOAD_DELAY",
             "THROTTLING_SCOPES.\"login.test\".delay",
             "above the first [table]",
         ],
-        "crawl URL NET",
+        "crawl URL NET --config d.toml",
     ),
     with(
-        &[("c.toml", "[host.\"login.test\"]\nuser = \"a:b\"\n")],
+        &[
+            ("c.toml", "[host.\"login.test\"]\nuser = \"a:b\"\n"),
+            ("d.toml", "[HOSTS.\"login.test\"]\nuser = \"a:b\"\n"),
+        ],
         "crawl URL NET --config c.toml",
         &["did you mean HOSTS?"],
-        "crawl URL NET",
+        "crawl URL NET --config d.toml",
     ),
     with(
-        &[("c.toml", "[scopes.\"login.test\"]\ndelay = 2\n")],
+        &[
+            ("c.toml", "[scopes.\"login.test\"]\ndelay = 2\n"),
+            ("d.toml", "[THROTTLING_SCOPES.\"login.test\"]\ndelay = 2\n"),
+        ],
         "crawl URL NET --config c.toml",
         &["did you mean THROTTLING_SCOPES?"],
-        "crawl URL NET",
+        "crawl URL NET --config d.toml",
     ),
     with(
-        &[("c.toml", "[throttling_scope.\"login.test\"]\ndelay = 2\n")],
+        &[
+            ("c.toml", "[throttling_scope.\"login.test\"]\ndelay = 2\n"),
+            ("d.toml", "[THROTTLING_SCOPES.\"login.test\"]\ndelay = 2\n"),
+        ],
         "crawl URL NET --config c.toml",
         &["did you mean THROTTLING_SCOPES?"],
-        "crawl URL NET",
+        "crawl URL NET --config d.toml",
     ),
     with(
-        &[("c.toml", "[crawl]\nDOWNLOAD_DELAY = 1\n")],
+        &[
+            ("c.toml", "[crawl]\nDOWNLOAD_DELAY = 1\n"),
+            ("d.toml", "DOWNLOAD_DELAY = 1\n"),
+        ],
         "crawl URL NET --config c.toml",
         &["leave out [crawl]"],
-        "crawl URL NET",
+        "crawl URL NET --config d.toml",
     ),
     of(
         "crawl URL NET --deny *.jpg",
@@ -171,7 +190,6 @@ const MISTAKES: &[Mistake] = &[
         &["--exclude shop.test", "-s EXCLUDE=shop.test"],
         "crawl URL NET -s EXCLUDE=shop.test",
     ),
-    of("ctl stop out", &["write argiope ctl out stop"], "--help"),
     of(
         "fetch URL NET -o none/x",
         &["-o none/x", "its folder does not exist"],
@@ -366,10 +384,11 @@ const MISTAKES: &[Mistake] = &[
         "settings RETRY_TIMES",
     ),
     // Files of settings.
-    of(
+    with(
+        &[("c.toml", "DOWNLOAD_DELAY = 1\n")],
         "crawl URL --config nowhere.toml",
         &["nowhere.toml: cannot be read", "give a readable text file"],
-        "settings --toml",
+        "crawl URL NET --config c.toml",
     ),
     with(
         &[
@@ -436,10 +455,11 @@ const MISTAKES: &[Mistake] = &[
         "crawl URL NET",
     ),
     // Seeds.
-    of(
+    with(
+        &[("here.txt", "{url}\n")],
         "crawl --seeds nowhere.txt",
         &["--seeds: ", "nowhere.txt", "No such file"],
-        "crawl URL NET",
+        "crawl NET --seeds here.txt",
     ),
     with(
         &[("a", "# none\n")],
@@ -458,11 +478,78 @@ const MISTAKES: &[Mistake] = &[
         &["--ignore-robots"],
         "crawl URL NET --ignore-robots --ignore-robots-everywhere",
     ),
-    of("crawl URL --salvage", &["--resume"], "crawl --help"),
+    of(
+        "crawl URL --salvage",
+        &["write --resume --salvage --out DIR"],
+        "crawl URL NET --out x && crawl --resume --salvage --out x",
+    ),
     of(
         "crawl --resume --out nowhere",
-        &["--resume: nowhere does not exist", "--out"],
-        "crawl URL NET --out nowhere",
+        &[
+            "--resume: nowhere does not exist",
+            "name the directory of a crawl with --out",
+        ],
+        "crawl URL NET --out here && crawl --resume --out here",
+    ),
+    of(
+        "crawl URL --ignore-robots -s ROBOTSTXT_IGNORED_HOSTS_MAX=many",
+        &["-s ROBOTSTXT_IGNORED_HOSTS_MAX: "],
+        "crawl URL NET --ignore-robots -s ROBOTSTXT_IGNORED_HOSTS_MAX=0",
+    ),
+    // A flag with a value of its own has not taken the URL.
+    of(
+        "probe --keep-connections URL",
+        &["--every"],
+        "probe --keep-connections URL --every 1s --duration 1s --allow-net loopback",
+    ),
+    of(
+        "crawl --contact https://me.test/bot",
+        &["<URL>", "as in `argiope crawl"],
+        "crawl --contact https://me.test/bot URL NET",
+    ),
+    of(
+        "crawl --out URL",
+        &["--out has taken http", "the URL behind that"],
+        "crawl --out out URL NET",
+    ),
+    // Rates and gaps.
+    of(
+        "probe URL --interval 0.05",
+        &["no --interval", "for a request every 0.05 write --rate 20"],
+        "probe URL --rate 20 --requests 2 --allow-net loopback",
+    ),
+    of(
+        "crawl URL --rps 3000",
+        &["no --rps", "write --delay 0.000334"],
+        "crawl URL NET --delay 0.000334",
+    ),
+    of(
+        "crawl URL --max-kb-sec 500",
+        &["write -s BYTES_PER_SECOND_MAX=500kB"],
+        "crawl URL NET -s BYTES_PER_SECOND_MAX=500kB",
+    ),
+    of(
+        "crawl URL NET -s RETRY_ENABLED=true",
+        &["leave it out", "to retry nothing"],
+        "crawl URL NET",
+    ),
+    // Files of URLs for commands without --seeds.
+    with(
+        &[("urls.txt", "{url}\n")],
+        "fetch urls.txt",
+        &["`argiope crawl --seeds urls.txt --follow none`"],
+        "crawl --seeds urls.txt --follow none NET",
+    ),
+    with(
+        &[("urls.txt", "{url}\n")],
+        "probe urls.txt",
+        &["write --targets urls.txt --every 15s"],
+        "probe --targets urls.txt --every 1s --duration 1s --allow-net loopback",
+    ),
+    of(
+        "fetch URL max-pages=1",
+        &["\"max-pages=1\" is no URL; no --max-pages; it is a flag of `argiope crawl`"],
+        "crawl URL NET --max-pages 1",
     ),
     // The output directory.
     with(
@@ -550,8 +637,33 @@ fn each_mistake_is_answered_with_what_where_and_how_to_mend_it() {
                 ended.err
             );
         }
-        let ended = run(mended, &url, folder.path());
-        assert_eq!(ended.code, Some(0), "{mended}: {}", ended.err);
+        for line in mended.split(" && ") {
+            let ended = run(line, &url, folder.path());
+            assert_eq!(ended.code, Some(0), "{line}: {}", ended.err);
+        }
     }
     assert!(MISTAKES.len() >= 40, "{}", MISTAKES.len());
+}
+
+#[test]
+fn an_order_whose_words_changed_places_is_given_as_the_message_says() {
+    let server = Server::new(|_| page("<a href=/a>a</a><a href=/b>b</a>"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = server.url("/");
+    let fixed = [
+        "crawl",
+        "--quiet",
+        "--out",
+        "out",
+        "--allow-net",
+        "loopback",
+    ];
+    let args = [&fixed[..], &["--delay", "1h", &url]].concat();
+    let going = Going::start(&args, folder.path(), b"");
+    server.wait_for_requests(1);
+    let wrong = run("ctl stop out", &url, folder.path()).expect(2);
+    let words = "write argiope ctl out stop";
+    assert!(wrong.err.contains(words), "{}", wrong.err);
+    run("ctl out stop", &url, folder.path()).expect(0);
+    going.wait().expect(3);
 }

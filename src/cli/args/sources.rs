@@ -89,8 +89,8 @@ pub struct Proxied {
 }
 
 impl Proxied {
-    /// The settings that its flag sets: all that choose a proxy, so that no request goes another way because of a file
-    /// or of the crawl that is resumed.
+    /// The settings that its flag sets: all that choose a proxy, those of single hosts included, so that no request goes
+    /// another way because of a file or of the crawl that is resumed.
     pub fn given(&self) -> Vec<Given> {
         let Some(proxy) = self.proxy.as_deref() else {
             return Vec::new();
@@ -99,11 +99,12 @@ impl Proxied {
             ("PROXY", Value::Null),
             ("PROXY_HTTPS", Value::Null),
             ("NO_PROXY", json!([])),
+            (HOSTS, Value::Null),
         ];
         let mut given: Vec<Given> = none
             .into_iter()
             .map(|(name, value)| Given {
-                is_weak: true,
+                strength: Strength::OverFiles,
                 ..Given::new("--proxy", name, value)
             })
             .collect();
@@ -173,7 +174,7 @@ impl Sockets {
             let pairs = pairs.chunks_exact(2);
             let given = pairs.map(move |pair| {
                 let hosts = Map::from_iter([(pair[0].clone(), entry(&pair[1]))]);
-                Given::new(flag, "HOSTS", hosts.into())
+                Given::new(flag, HOSTS, hosts.into())
             });
             given.collect::<Vec<_>>()
         };
@@ -200,9 +201,23 @@ pub struct Given {
     pub name: &'static str,
     /// Its value.
     pub value: Value,
-    /// Whether `-s` overrides it.
-    pub is_weak: bool,
+    /// What it overrides.
+    pub strength: Strength,
 }
+
+/// The sources that a setting of a flag overrides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strength {
+    /// All of them: the flag is about the setting.
+    OverAll,
+    /// A preset, a file and the crawl that is resumed, but not `-s`.
+    OverFiles,
+    /// None: what the user set holds.
+    OverDefaults,
+}
+
+/// The setting of single hosts. What flags set is added to the entries that there are; null removes their proxies.
+pub const HOSTS: &str = "HOSTS";
 
 impl Given {
     /// The setting `name` as `flag` sets it.
@@ -211,7 +226,7 @@ impl Given {
             flag,
             name,
             value,
-            is_weak: false,
+            strength: Strength::OverAll,
         }
     }
 }
@@ -280,8 +295,9 @@ mod tests {
             "PROXY": "http://old.test:1",
             "PROXY_HTTPS": "direct",
             "NO_PROXY": ["a.test"],
+            "HOSTS": {"a.test": {"proxy": "direct"}, "b.test": {"proxy": "direct", "pages_max": 3}},
         });
-        let check = |set: &[&str], expected: [Value; 3]| {
+        let check = |set: &[&str], expected: [Value; 4]| {
             let proxied = Proxied {
                 proxy: Some("socks5://127.0.0.1:9".to_owned()),
             };
@@ -292,12 +308,16 @@ mod tests {
             let config = load_resumed(stored.as_object(), &configured, &proxied.given());
             let config = config.expect("sound settings");
             let of = |name| config.get(name).map_or(Value::Null, Value::from);
-            let found = ["PROXY", "PROXY_HTTPS", "NO_PROXY"].map(of);
+            let found = ["PROXY", "PROXY_HTTPS", "NO_PROXY", "HOSTS"].map(of);
             assert_eq!(found, expected, "{set:?}");
         };
         let proxy = || json!("socks5://127.0.0.1:9");
-        check(&[], [proxy(), Value::Null, json!([])]);
+        let hosts = || json!({"b.test": {"pages_max": 3}});
+        check(&[], [proxy(), Value::Null, json!([]), hosts()]);
         let set = ["NO_PROXY=b.test", "PROXY_HTTPS=direct"];
-        check(&set, [proxy(), json!("direct"), json!(["b.test"])]);
+        check(&set, [proxy(), json!("direct"), json!(["b.test"]), hosts()]);
+        let own = json!({"a.test": {"proxy": "direct"}});
+        let set = format!("HOSTS={own}");
+        check(&[&set], [proxy(), Value::Null, json!([]), own]);
     }
 }

@@ -76,7 +76,7 @@ pub fn run(config: Config, args: &RobotsArgs, mut out: impl Write) -> Result<i32
         return Ok(3);
     };
     let meaning = RobotsMeaning::of_reply(page.status, page.failure.is_none());
-    // Nothing is allowed by a file that cannot be had.
+    // Nothing is allowed by an unavailable file.
     let file = match meaning {
         RobotsMeaning::Rules => page.body.clone(),
         RobotsMeaning::Absent => Vec::new(),
@@ -96,7 +96,8 @@ pub fn run(config: Config, args: &RobotsArgs, mut out: impl Write) -> Result<i32
         )?;
     }
     for (url, target) in &asked {
-        let line = answer_line(url, target, &robots, &rules, args.json)?;
+        let has_file = meaning == RobotsMeaning::Rules;
+        let line = answer_line(url, target, (&robots, &rules), has_file, args.json)?;
         if !put_line(&mut out, &line)? {
             break;
         }

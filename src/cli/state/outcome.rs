@@ -27,7 +27,7 @@ struct Error<'a> {
     detail: Option<Cow<'a, str>>,
 }
 
-/// Longer lines are looked at no further: the keys come first.
+/// Longer lines are cut, and so are no JSON and left out: a line has no body, and this much only by its `meta`.
 const LINE_MAX: u64 = 16 << 20;
 
 /// The end of the last attempt at `url`, in words; `None` if no line has it. Reads all result lines.

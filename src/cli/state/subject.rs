@@ -33,6 +33,9 @@ pub struct Report {
     standing: Option<&'static str>,
     /// How the last attempt at a URL ended, if a result line says so.
     pub outcome: Option<String>,
+    /// Whether result lines went to standard output.
+    #[serde(skip)]
+    to_stdout: bool,
     /// Number of its requests that are still to be fetched.
     requests: usize,
     /// Of a host, or of the host of the URL, in seconds.
@@ -293,6 +296,7 @@ impl Report {
             commit: LastCommit::of(crawl),
             standing,
             outcome: None,
+            to_stdout: (crawl.inputs.as_ref()).is_some_and(|inputs| inputs.to_stdout),
             requests,
             crawl_delay,
             next,
@@ -320,6 +324,10 @@ impl Report {
         match self.standing {
             Some("ended") => match &self.outcome {
                 Some(outcome) => line("standing", &format!("ended: {outcome}")),
+                None if self.to_stdout => line(
+                    "standing",
+                    "ended, so that it is not admitted again; its result line went to standard output (--results -)",
+                ),
                 None => line(
                     "standing",
                     "ended, so that it is not admitted again; no result line has it: they were moved away, or --salvage left it out",
