@@ -38,7 +38,7 @@ impl SeedColumns {
             let mut fields = fields.iter();
             fields.position(|field| field.trim().eq_ignore_ascii_case(name))
         };
-        let at = NAMES.iter().find_map(|name| is_named(&name))?;
+        let at = NAMES.iter().find_map(is_named)?;
         Some(SeedColumns {
             at,
             count: fields.len(),
