@@ -125,6 +125,9 @@ pub fn run(
                 false => directory::resume(locked, state.commit()),
             };
             cut.map_err(refused)?;
+            if let Some(stdout) = &stdout {
+                resume::end_cut_line(stdout);
+            }
             let unindexed = cdxj::missing(&config, out);
             let Some(continued) = continued else {
                 if !unindexed.is_empty() {

@@ -1,8 +1,8 @@
 //! `crawl --resume`: what a crawl was given, kept in its state for the run that continues it.
 
-use std::fs::{self, Metadata};
-use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -335,6 +335,26 @@ pub fn committed_lines(last: Option<&Commit>, out: &Path) -> Option<u64> {
     files
         .find(|file| file.path == stdout)
         .map(|file| file.length)
+}
+
+/// Ends the line that a kill cut short, where standard output is the file that has it: the first line of this run is
+/// one of its own. What a pipe has is not known.
+pub fn end_cut_line(stdout: &Metadata) {
+    let Some(last) = stdout.len().checked_sub(1).filter(|_| stdout.is_file()) else {
+        return;
+    };
+    let mut byte = [b'\n'];
+    let file = File::open("/proc/self/fd/1");
+    let read = file.and_then(|file| file.read_exact_at(&mut byte, last));
+    if let Err(error) = read {
+        // It may be read by others only: readers find the line behind the cut one.
+        log::debug!("standard output: {error}");
+    }
+    if byte != [b'\n']
+        && let Err(error) = io::stdout().write_all(b"\n")
+    {
+        log::warn!("standard output: {error}");
+    }
 }
 
 /// Standard output among the files of a commit.

@@ -305,6 +305,29 @@ fn a_reader_of_standard_output_keeps_each_line_once_when_the_crawl_is_killed() {
 }
 
 #[test]
+fn a_line_that_a_kill_cut_short_is_ended_in_a_file_of_standard_output() {
+    let server = Server::new(web);
+    let first = crawl(&server).with(&["--results", "-", "--out", "out", "--max-pages", "5"]);
+    let written = first.try_run().expect(0).out;
+    let cut = "{\"id\": 99, \"pa";
+    for before in [written.clone(), format!("{written}{cut}")] {
+        let path = first.file("lines", before.as_bytes());
+        let mut command = std::process::Command::new("sh");
+        let script = r#"exec "$0" crawl --quiet --resume --out out --max-pages 1 >> lines"#;
+        command.args(["-c", script, env!("CARGO_BIN_EXE_argiope")]);
+        let resumed = Going::start_command(command, first.folder(), b"");
+        resumed.wait().expect(0);
+        let text = fs::read_to_string(path).expect("lines");
+        let mut lines = text[written.len()..].lines();
+        if before != written {
+            assert_eq!(lines.next(), Some(cut));
+        }
+        let line = lines.next().expect("the first line of the run");
+        assert!(line.starts_with("{\"resumed_after\": "), "{line}");
+    }
+}
+
+#[test]
 fn a_crawl_with_lines_in_a_file_is_not_resumed_to_standard_output() {
     let server = Server::new(web);
     let first = crawl(&server).with(&["--max-pages", "5"]);
