@@ -7,6 +7,7 @@ mod pace_by_body;
 
 use std::time::Duration;
 
+use argiope::base::rng::Rng;
 use argiope::base::shared::Shared;
 use argiope::parts::gzip;
 use argiope::sim::{Asked, Reply, Web};
@@ -278,12 +279,8 @@ fn fetch(
 
 /// Letters that no coding makes much shorter, for long bodies.
 fn letters(count: usize) -> Vec<u8> {
-    let mut state = 1_u32;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        b'a' + (state >> 24) as u8 % 26
-    };
-    (0..count).map(|_| next()).collect()
+    let mut rng = Rng::from_seed(1);
+    (0..count).map(|_| b'a' + rng.below(26) as u8).collect()
 }
 
 #[test]

@@ -15,12 +15,8 @@ fn crawl(patience: Duration, round_trip: Duration) -> (Vec<String>, Vec<bool>) {
         .set("RANDOMIZE_DOWNLOAD_DELAY", false)
         .set("ROBOTSTXT_OBEY", false);
     web.promise.obeys_robots = false;
-    let site = web.site("one.test", address(1));
-    site.patience = Some(patience);
-    for page in 0..3 {
-        site.page(&format!("/{page}"), &[]);
-        plan.seeds.push(format!("http://one.test/{page}"));
-    }
+    plan.seeds = web.pages("one.test", 1, 3, Duration::ZERO);
+    web.site("one.test", address(1)).patience = Some(patience);
     let web = web.shared();
     let run = plan.run(&web);
     run.check_lines();
@@ -75,21 +71,28 @@ fn a_page_that_always_resets_is_retried_up_to_the_limit() {
     );
 }
 
-#[test]
-fn a_server_that_sends_a_byte_per_second_times_out_and_delays_no_other() {
+/// So many hosts with a page that is answered so, and a crawl of all that tries each once.
+fn hosts_of_one_page(count: u16, reply: &Reply) -> (PoliteWeb, Plan) {
     let mut web = PoliteWeb::default();
     web.promise.obeys_robots = false;
     let mut plan = Plan::new(&[])
         .set("DOWNLOAD_DELAY", 0)
         .set("RETRY_TIMES", 0)
         .set("ROBOTSTXT_OBEY", false);
-    plan.faults.piece_bytes_max = 1;
-    plan.faults.piece_gap_max = Duration::from_secs(2);
-    for number in 1..=300 {
+    for number in 1..=count {
         let name = format!("host{number}.test");
-        web.site(&name, address(number)).page("/", &[]);
+        let site = web.site(&name, address(number));
+        site.path("/", [Step::new(reply.clone())]);
         plan.seeds.push(format!("http://{name}/"));
     }
+    (web, plan)
+}
+
+#[test]
+fn a_server_that_sends_a_byte_per_second_times_out_and_delays_no_other() {
+    let (web, mut plan) = hosts_of_one_page(300, &Reply::Page(Vec::new()));
+    plan.faults.piece_bytes_max = 1;
+    plan.faults.piece_gap_max = Duration::from_secs(2);
     let web = web.shared();
     let run = plan.run(&web);
     let ends: Vec<String> = run.lines().iter().map(super::crawl::Line::end).collect();
@@ -103,18 +106,7 @@ fn a_server_that_sends_a_byte_per_second_times_out_and_delays_no_other() {
 
 #[test]
 fn many_simultaneous_timeouts_are_spread_over_turns() {
-    let mut web = PoliteWeb::default();
-    web.promise.obeys_robots = false;
-    let mut plan = Plan::new(&[])
-        .set("DOWNLOAD_DELAY", 0)
-        .set("RETRY_TIMES", 0)
-        .set("ROBOTSTXT_OBEY", false);
-    for number in 1..=600 {
-        let name = format!("host{number}.test");
-        let site = web.site(&name, address(number));
-        site.path("/", [Step::new(Reply::Silence)]);
-        plan.seeds.push(format!("http://{name}/"));
-    }
+    let (web, plan) = hosts_of_one_page(600, &Reply::Silence);
     let web = web.shared();
     let mut run = plan.begin(&web);
     let (mut ended, mut most) = (0, 0);

@@ -104,10 +104,7 @@ fn the_retry_after_of_a_robots_txt_delays_its_retry_and_then_the_pages_are_fetch
         .path("/robots.txt", [wait, rules(Duration::ZERO)]);
     site.decided_by.2 = 2;
     let mut plan = Plan::new(&["http://one.test/private/a"]);
-    for page in 0..3 {
-        site.page(&format!("/{page}"), &[]);
-        plan.seeds.push(format!("http://one.test/{page}"));
-    }
+    plan.seeds.extend(web.pages(ONE, 1, 3, Duration::ZERO));
     let web = web.shared();
     let run = plan.run(&web);
     run.check_lines();

@@ -525,16 +525,8 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::settings::ScopeSettings;
+    use super::account::fixtures::{profile, secs};
     use super::*;
-
-    fn profile() -> Arc<Profile> {
-        Arc::new(Profile::of(ScopeSettings::default()))
-    }
-
-    fn secs(seconds: u64) -> Instant {
-        Instant::START + Duration::from_secs(seconds)
-    }
 
     #[test]
     fn a_configured_scope_that_returns_keeps_its_account() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::world::*;
 use crate::base::ids::{LaneId, ScopeSet};
 use crate::base::time::Instant;
-use crate::throttle::engine::{Account, Grant, Throttle};
+use crate::throttle::engine::{Account, Throttle};
 use crate::throttle::signal::{BodySignal, Signal};
 
 fn good(millis: u64) -> Signal {
@@ -30,16 +30,9 @@ fn visit(throttle: &mut Throttle, name: &str, signal: &Signal, now: Instant) -> 
     let scope = throttle.scope(name);
     let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
     throttle.offer(lane, now);
-    while let Some(grant) = throttle.poll(now) {
-        match grant {
-            Grant::Release(_, ticket) => throttle.ready(ticket, None, now),
-            Grant::Depart(ticket) => {
-                throttle.sent(ticket, now);
-                throttle.answer(ticket, 7, signal, now);
-                throttle.finish(ticket, now);
-            }
-        }
-    }
+    answer_all(throttle, now, |throttle, ticket| {
+        throttle.answer(ticket, 7, signal, now);
+    });
     lane
 }
 
@@ -132,19 +125,12 @@ fn a_refusal_that_only_the_body_shows_is_one_reply() {
     for number in 0..10 {
         let now = Instant::START + Duration::from_secs(1000 * number);
         throttle.offer(lane, now);
-        while let Some(grant) = throttle.poll(now) {
-            match grant {
-                Grant::Release(_, ticket) => throttle.ready(ticket, None, now),
-                Grant::Depart(ticket) => {
-                    throttle.sent(ticket, now);
-                    throttle.answer(ticket, number, &good(10), now);
-                    let body = BodySignal::nothing().status(429);
-                    throttle.answer_body(ticket, number, &good(10), None, &body, now);
-                    throttle.finish(ticket, now);
-                    replies += 1;
-                }
-            }
-        }
+        answer_all(&mut throttle, now, |throttle, ticket| {
+            throttle.answer(ticket, number, &good(10), now);
+            let body = BodySignal::nothing().status(429);
+            throttle.answer_body(ticket, number, &good(10), None, &body, now);
+            replies += 1;
+        });
     }
     let account = throttle.account_of("a.test").expect("it has one");
     assert!(replies > 1);

@@ -6,7 +6,7 @@ use super::world::*;
 use crate::base::ids::ScopeSet;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
-use crate::throttle::engine::{Grant, Throttle};
+use crate::throttle::engine::Throttle;
 use crate::throttle::settings::{Oversize, Quota, WindowKind};
 use crate::throttle::signal::Signal;
 
@@ -24,16 +24,9 @@ fn visit_hosts(throttle: &mut Throttle, hosts: u32) -> usize {
         let scope = throttle.scope(&format!("h{host}.test"));
         let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
         throttle.offer(lane, now);
-        while let Some(grant) = throttle.poll(now) {
-            match grant {
-                Grant::Release(_, ticket) => throttle.ready(ticket, None, now),
-                Grant::Depart(ticket) => {
-                    throttle.sent(ticket, now);
-                    throttle.answer(ticket, u64::from(host), &signal, now);
-                    throttle.finish(ticket, now);
-                }
-            }
-        }
+        answer_all(throttle, now, |throttle, ticket| {
+            throttle.answer(ticket, u64::from(host), &signal, now);
+        });
         throttle.close_lane(lane, now);
         most = most.max(throttle.scopes_len());
     }

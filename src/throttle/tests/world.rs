@@ -12,6 +12,24 @@ use crate::throttle::engine::{Grant, Throttle, TicketId};
 use crate::throttle::settings::{Jitter, ScopeSettings, ThrottleSettings};
 use crate::throttle::signal::{BodySignal, ExchangeEnd, Feedback, Signal};
 
+/// Sends whatever may leave now. `answer` gives each request its reply at once.
+pub fn answer_all(
+    throttle: &mut Throttle,
+    now: Instant,
+    mut answer: impl FnMut(&mut Throttle, TicketId),
+) {
+    while let Some(grant) = throttle.poll(now) {
+        match grant {
+            Grant::Release(_, ticket) => throttle.ready(ticket, None, now),
+            Grant::Depart(ticket) => {
+                throttle.sent(ticket, now);
+                answer(throttle, ticket);
+                throttle.finish(ticket, now);
+            }
+        }
+    }
+}
+
 /// Lanes with queued requests, set-up times and page times, and the origins' observations.
 pub(super) struct World {
     pub throttle: Throttle,

@@ -211,20 +211,27 @@ pub(super) const CAUSES: usize = WaitCause::ALL.len();
 /// Number of kinds of decisions.
 pub(super) const EVENTS: usize = DecisionEvent::ALL.len();
 
+/// What accounts are made of in tests.
+#[cfg(test)]
+pub(super) mod fixtures {
+    use super::*;
+    use crate::throttle::settings::ScopeSettings;
+
+    pub fn profile() -> Arc<Profile> {
+        Arc::new(Profile::of(ScopeSettings::default()))
+    }
+
+    pub fn secs(seconds: u64) -> Instant {
+        Instant::START + Duration::from_secs(seconds)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::mem::offset_of;
 
+    use super::fixtures::{profile, secs};
     use super::*;
-    use crate::throttle::settings::ScopeSettings;
-
-    fn profile() -> Arc<Profile> {
-        Arc::new(Profile::of(ScopeSettings::default()))
-    }
-
-    fn secs(seconds: u64) -> Instant {
-        Instant::START + Duration::from_secs(seconds)
-    }
 
     #[test]
     fn fields_changed_by_each_request_fill_three_cache_lines() {
