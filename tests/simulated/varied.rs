@@ -17,7 +17,7 @@ use super::many_seeds::FOUND;
 use super::random::{Case, NAMES, case, pick};
 use super::routes::{ROUTES, add_proxies, add_proxies_of_hosts, fail_proxies, has_proxies};
 use super::setting_values::{LEFT_OUT, value_of};
-use super::web::{Names, Outage, OwnFields, Promise};
+use super::web::{Names, Outage, OwnFields, Promise, Reply, address};
 use super::words::add_words;
 
 /// What is set, by name.
@@ -171,7 +171,13 @@ pub fn varied(seed: u64) -> (Case, Said) {
     }
     let mut of_names = Rng::from_seed(seed).fork("public names");
     if !FOUND.contains(&seed) && of_names.chance(0.3) {
+        if of_names.chance(0.5) {
+            said.remove("CONTACT");
+        }
         make_public(&mut case, &mut said);
+        if of_names.chance(0.6) {
+            add_public_hosts(&mut case, &mut of_names);
+        }
     }
     if has_proxies(seed) {
         add_proxies(seed, &mut case, &said);
@@ -206,6 +212,46 @@ fn make_public(case: &mut Case, said: &mut Said) {
     seeds.for_each(|url| *url = renamed(url));
 }
 
+/// Adds public hosts to a web that has them only: with those it has, more than a crawl without a contact may ask. Some
+/// are seeds, the others are found.
+fn add_public_hosts(case: &mut Case, rng: &mut Rng) {
+    let (web, plan) = (&mut case.web, &mut case.plan);
+    for number in 0..6 + rng.below(12) as u16 {
+        let name = format!("more{number}{PUBLIC}");
+        let url = format!("http://{name}/p0");
+        match rng.chance(0.5) {
+            true => {
+                if let Some((_, hosts)) = &mut web.promise.login {
+                    hosts.insert(name.clone());
+                }
+                plan.seeds.push(url);
+            }
+            false => {
+                let paths = web
+                    .sites
+                    .values_mut()
+                    .flat_map(|site| site.paths.values_mut());
+                let replies = paths.flatten().map(|step| &mut step.reply);
+                let mut pages: Vec<&mut Vec<String>> = replies.filter_map(links_mut).collect();
+                if !pages.is_empty() {
+                    let page = rng.below(pages.len() as u64) as usize;
+                    pages[page].push(url);
+                }
+            }
+        }
+        web.site(&name, public(address(100 + number)))
+            .page("/p0", &[]);
+    }
+}
+
+/// The links of a page.
+fn links_mut(reply: &mut Reply) -> Option<&mut Vec<String>> {
+    match reply {
+        Reply::Page(links) | Reply::Chunked(links) | Reply::UntilEnd(links) => Some(links),
+        _ => None,
+    }
+}
+
 /// The names of hosts in a text as public ones.
 fn renamed(text: &str) -> String {
     text.replace(".test", PUBLIC)
@@ -229,12 +275,23 @@ pub fn public_hosts<'a>(hosts: impl Iterator<Item = &'a str>) -> BTreeSet<&'a st
     bare.filter(|host| host.ends_with(PUBLIC)).collect()
 }
 
-/// How many public hosts may get requests at most, by the settings; `None`: any number, or no host is public.
+/// How many public hosts may get requests at most, by the settings; `None`: any number.
 pub fn public_hosts_max(said: &Said) -> Option<usize> {
     let is_ignored = said.get("ROBOTSTXT_OBEY") == Some(&json!(false));
-    let most = said.get("ROBOTSTXT_IGNORED_HOSTS_MAX")?.as_u64()?;
-    (is_ignored && most > 0).then_some(most as usize)
+    let ignored = said
+        .get("ROBOTSTXT_IGNORED_HOSTS_MAX")
+        .and_then(Value::as_u64);
+    let ignored = ignored.filter(|most| is_ignored && *most > 0);
+    let without_contact = (!said.contains_key("CONTACT")).then_some(WITHOUT_CONTACT);
+    ignored
+        .into_iter()
+        .chain(without_contact)
+        .min()
+        .map(|most| most as usize)
 }
+
+/// The most public hosts of a crawl that names no contact. None of the user agents here names one.
+const WITHOUT_CONTACT: u64 = 10;
 
 /// Of all bodies together there may be more than of one.
 pub fn bound_bodies(said: &mut Said) {
