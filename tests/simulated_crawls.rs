@@ -2,6 +2,9 @@
 //!
 //! Every failure prints its seed; `ARGIOPE_SEED=…` repeats it.
 
+#[path = "../src/crawl/core/tests/folder.rs"]
+mod folder;
+
 mod simulated {
     pub mod reply;
     pub mod words;
@@ -9,6 +12,7 @@ mod simulated {
     pub mod proxies;
     pub mod book;
     pub mod web;
+    mod stdout;
     pub mod crawl;
     pub mod random;
     mod setting_values;

@@ -18,6 +18,7 @@ use argiope::sink::tee::Tee;
 use argiope::{DiskSink, FinishReason, FunctionSink, Handle, Page, SubmitError};
 use serde_json::Value;
 
+use super::stdout::kept_lines;
 use super::web::{NAME_SERVER, PoliteWeb};
 
 /// The log of runs.
@@ -104,7 +105,8 @@ pub struct Run {
 /// Where the result lines of a crawl are.
 pub enum Output {
     File,
-    Stdout,
+    /// And what earlier runs wrote there.
+    Stdout(Vec<u8>),
     Pulled(Pulled),
 }
 
@@ -425,11 +427,13 @@ impl Run {
         assert_eq!(verdict.verdict, "kept", "seed {}: {}", self.seed, text());
     }
 
-    /// The result lines.
+    /// The result lines: those that a reader keeps.
     pub fn bytes(&self) -> Vec<u8> {
         match &self.output {
             Output::File => {}
-            Output::Stdout => return self.crawler.io().stdout().to_vec(),
+            Output::Stdout(before) => {
+                return kept_lines(&[before, self.crawler.io().stdout()].concat());
+            }
             Output::Pulled(pulled) => return pulled.lines.clone(),
         }
         self.bytes_of("results")

@@ -62,7 +62,7 @@ fn check(seed: u64) {
     // Of numbers of its own, so that the cases stay as they were.
     let mut own = Rng::from_seed(seed).fork("output");
     let output = match own.below(4) {
-        0 => Output::Stdout,
+        0 => Output::Stdout(Vec::new()),
         1 => Output::Pulled(Pulled {
             is_full: Shared::clone(&is_full),
             most: 1 + own.below(8) as usize,
@@ -71,7 +71,7 @@ fn check(seed: u64) {
         }),
         _ => Output::File,
     };
-    if let Output::Stdout = output {
+    if let Output::Stdout(_) = output {
         options.results = Results::Stdout;
     }
     let mut of_bodies = Rng::from_seed(seed).fork("judged bodies");
@@ -79,7 +79,7 @@ fn check(seed: u64) {
     let streamed = Shared::<BTreeSet<u64>>::default();
     let mut parts = match &output {
         Output::Pulled(_) => Parts::pulled(pick(&mut own, &[1, 3, 256])),
-        Output::File | Output::Stdout => Parts::new(FullNowAndThen {
+        Output::File | Output::Stdout(_) => Parts::new(FullNowAndThen {
             inner: FileSink::new(options),
             is_full: Shared::clone(&is_full),
             streamed: of_bodies.chance(0.5).then(|| Shared::clone(&streamed)),
@@ -256,7 +256,7 @@ fn check(seed: u64) {
         let state = State::load_from("out".as_ref(), run.crawler.io().files());
         let state = state.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let uncommitted = check_commit(&run, &state);
-        if let Output::Stdout = run.output {
+        if let Output::Stdout(_) = run.output {
             let lines = run.lines().len() as u64;
             assert_eq!(lines_of(&state), lines, "seed {seed}: all are committed");
         }

@@ -2,8 +2,7 @@
 //! `filtered.jsonl` says agrees with the result lines of all runs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use argiope::base::rng::Rng;
@@ -12,21 +11,26 @@ use argiope::base::time::{Instant, Wall};
 use argiope::crawl::Parts;
 use argiope::io::sim::Crash;
 use argiope::sink::directory;
-use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
-use argiope::{BodyPart, Classify, Filtered, FinishReason, State};
+use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
+use argiope::{BodyPart, Classify, FinishReason, Request, State};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::crawl::{Line, Run};
+use super::crawl::{Line, Output, Run};
 use super::full_sink::FullNowAndThen;
 use super::many_seeds::each_seed;
-use super::output_laws::{check_retries, check_verdicts, rotation_of};
+use super::output_laws::{
+    DISALLOWED, check_commit, check_retries, check_verdicts, counted_as_filtered, lines_of,
+    rotation_of, written_as_filtered,
+};
 use super::proxies::SAID_BY_PROXY;
 use super::random::{Case, Follow, absolute, askable, pick, split};
 use super::routes::{check_hosts, check_routes, check_secrets};
+use super::stdout::{FIRST_OF_RESUMED, first_line};
 use super::varied::{Said, bound_bodies, public_hosts, public_hosts_max, varied};
 use super::web::{PoliteWeb, Reply};
 use super::words::{ByWords, Label, add_words, random_part};
+use crate::folder::{self, files_of, put_files};
 
 /// How many there are; some seconds for all.
 const SEEDS: u64 = 90;
@@ -36,9 +40,6 @@ const DENIED: &str = "/p[36]$";
 
 /// Time from what a run learns to its record, on a disk that works and has little to do.
 const RECORD_TIME: Duration = Duration::from_millis(150);
-
-/// What robots.txt leaves out has a line, too, beside its result.
-const DISALLOWED: &str = "disallowed";
 
 /// A crawl over several runs.
 struct Trial {
@@ -57,6 +58,10 @@ struct Trial {
     asked: BTreeSet<String>,
     /// The wall clock's time at the start of the next run.
     wall: Wall,
+    /// What the runs have written to standard output, if their lines go there.
+    stdout: Option<Vec<u8>>,
+    /// All runs write to one pipe; else each to one of its own.
+    has_one_pipe: bool,
 }
 
 /// How often each link of each page, or of none, has a line in `filtered.jsonl`.
@@ -65,24 +70,21 @@ type LeftOut = BTreeMap<(Option<String>, String), u64>;
 impl Trial {
     fn new(seed: u64) -> Self {
         let (case, said) = settings_of(seed);
-        // Files are synced often: in memory that takes no time.
-        let memory = Path::new("/dev/shm");
-        let folder = match memory.is_dir() {
-            true => tempfile::tempdir_in(memory),
-            false => tempfile::tempdir(),
-        };
+        let mut of_output = Rng::from_seed(seed).fork("output of a killed crawl");
         Trial {
             seed,
             rng: Rng::from_seed(seed).fork("kills"),
             has_quick_disk: case.plan.faults.disk_latency_max < Duration::from_millis(2)
                 && case.plan.faults.disk_full.is_empty(),
-            folder: folder.expect("a folder"),
+            folder: folder::in_memory(),
             said,
             seeds: case.plan.seeds,
             part: random_part(&mut Rng::from_seed(seed).fork("judged bodies")),
             streamed: Shared::default(),
             asked: BTreeSet::new(),
             wall: Wall(1_767_225_600_000_000_000),
+            stdout: of_output.chance(0.4).then(Vec::new),
+            has_one_pipe: of_output.chance(0.5),
         }
     }
 
@@ -96,8 +98,12 @@ impl Trial {
         let mut state = new.expect("it is short");
         let kills = 1 + self.rng.below(3);
         for number in 0.. {
+            let resumed_after = (number > 0).then(|| lines_of(&state));
             let mut run = self.begin(state, number);
+            // As they are once the first line has come.
+            self.show_stdout(&mut run, resumed_after);
             self.check_lines(&run, None);
+            self.show_stdout(&mut run, None);
             let before = counts(&run);
             let earlier = run.lines().iter().map(Line::id).collect();
             let span = pick(&mut self.rng, &[300, 3000, 20_000]);
@@ -109,6 +115,7 @@ impl Trial {
             self.check_hosts(&run);
             self.check_routes(&run, &earlier);
             if let Some(reason) = ended {
+                self.check_stdout(&run, resumed_after);
                 run.check_manners();
                 if reason == FinishReason::Finished {
                     run.check_lines();
@@ -117,7 +124,7 @@ impl Trial {
                 }
                 return self.check_lines(&run, Some(reason));
             }
-            state = self.kill(run);
+            state = self.kill(run, resumed_after);
         }
     }
 
@@ -145,6 +152,9 @@ impl Trial {
         options.filtered = true;
         options.commits = true;
         options.rotation = rotation_of(&said);
+        if self.stdout.is_some() {
+            options.results = Results::Stdout;
+        }
         options.warc = (said.get("WARC") == Some(&json!(true)))
             .then(|| WarcOptions::new("a.test", [number as u8; 16]));
         let taken = state.seeds_taken().unwrap_or(u64::MAX);
@@ -169,14 +179,69 @@ impl Trial {
     }
 
     /// Kills a run; returns the state that is left.
-    fn kill(&mut self, mut run: Run) -> State {
+    fn kill(&mut self, mut run: Run, resumed_after: Option<u64>) -> State {
         self.wall = Wall(self.wall.0 + run.crawler.elapsed().as_nanos() as u64 + 1);
         let files = run.crawler.io_mut().crash(Crash::Killed, &mut self.rng);
+        self.check_first_line(&run, resumed_after);
+        if let Some(stdout) = &mut self.stdout {
+            stdout.extend_from_slice(run.crawler.io().stdout());
+            if !self.has_one_pipe {
+                // The line that was cut short is the last of its pipe.
+                let end = stdout.iter().rposition(|byte| *byte == b'\n');
+                stdout.truncate(end.map_or(0, |at| at + 1));
+            }
+        }
         put_files(self.out(), &files);
         let state = State::load(self.out()).expect("it can be read");
         let lock = directory::lock(self.out()).expect("it is free");
         directory::resume(&lock, state.commit()).expect("its files can be continued");
         state
+    }
+
+    /// Puts what earlier runs wrote to standard output before what this one writes, and after that the first line of a
+    /// run that is resumed after so many lines.
+    fn show_stdout(&self, run: &mut Run, resumed_after: Option<u64>) {
+        if let Some(before) = &self.stdout {
+            let more = resumed_after.map(first_line).unwrap_or_default();
+            run.output = Output::Stdout([before, more.as_bytes()].concat());
+        }
+    }
+
+    /// A resumed run begins with the line that says how many of the lines before it count; a first run has no such
+    /// line.
+    fn check_first_line(&self, run: &Run, resumed_after: Option<u64>) {
+        let written = String::from_utf8_lossy(run.crawler.io().stdout());
+        let first = resumed_after.map(first_line);
+        let is_first = match &first {
+            Some(first) => written.starts_with(first) || first.starts_with(&*written),
+            None => !written.starts_with(FIRST_OF_RESUMED),
+        };
+        assert!(
+            is_first || self.stdout.is_none(),
+            "seed {}: {first:?} is not the first line of {written}",
+            self.seed
+        );
+    }
+
+    /// All lines on standard output are committed once the crawl has ended.
+    fn check_stdout(&self, run: &Run, resumed_after: Option<u64>) {
+        if self.stdout.is_none() {
+            return;
+        }
+        let seed = self.seed;
+        self.check_first_line(run, resumed_after);
+        let is_resumed =
+            String::from_utf8_lossy(run.crawler.io().stdout()).starts_with(FIRST_OF_RESUMED);
+        assert_eq!(
+            is_resumed,
+            resumed_after.is_some(),
+            "seed {seed}: the first line is written"
+        );
+        let state = State::load_from(self.out(), run.crawler.io().files());
+        let state = state.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        drop(check_commit(run, &state));
+        let lines = run.lines().len() as u64;
+        assert_eq!(lines_of(&state), lines, "seed {seed}: all are committed");
     }
 
     /// The public hosts that get requests are no more than allowed, in all runs together.
@@ -214,13 +279,7 @@ impl Trial {
             *new.entry(filter.clone()).or_default() -= count;
         }
         new.retain(|_, count| *count > 0);
-        let counted = run.crawler.progress().filtered;
-        let counted = counted
-            .iter()
-            .filter(|(filter, _)| **filter != Filtered::Duplicate);
-        let counted: BTreeMap<String, u64> = counted
-            .map(|(filter, count)| (filter.to_string(), *count))
-            .collect();
+        let counted = counted_as_filtered(run);
         assert_eq!(new, counted, "seed {}: what filters left out", self.seed);
     }
 
@@ -411,43 +470,9 @@ fn left_out(run: &Run) -> (LeftOut, BTreeMap<String, u64>) {
 
 /// How many links are left out by each filter.
 fn counts(run: &Run) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    for line in run.lines_of("filtered") {
-        let filter = line["filter"].as_str().expect("a name").to_owned();
-        if filter == DISALLOWED {
-            continue;
-        }
-        *counts.entry(filter).or_default() += line["count"].as_u64().expect("a number");
-    }
+    let mut counts = written_as_filtered(run);
+    counts.remove(DISALLOWED);
     counts
-}
-
-/// Makes the folder's files these.
-fn put_files(folder: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) {
-    for path in files_of(folder).into_keys() {
-        if !files.contains_key(&path) {
-            fs::remove_file(path).expect("it is there");
-        }
-    }
-    for (path, content) in files {
-        let folder = path.parent().expect("it has a folder");
-        fs::create_dir_all(folder).expect("it can be made");
-        fs::write(path, content).expect("it can be written");
-    }
-}
-
-/// The files in a folder and its folders, but for its lock.
-fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    for entry in fs::read_dir(folder).expect("it is there") {
-        let path = entry.expect("it can be listed").path();
-        if path.is_dir() {
-            files.extend(files_of(&path));
-        } else if !path.ends_with(".argiope-lock") {
-            files.insert(path.clone(), fs::read(&path).expect("it can be read"));
-        }
-    }
-    files
 }
 
 #[test]

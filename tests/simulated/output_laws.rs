@@ -10,6 +10,9 @@ use super::crawl::{Line, Output, Run};
 use super::varied::Said;
 use super::words::{Label, read_of};
 
+/// What robots.txt leaves out has a line in `filtered.jsonl`, too, beside its result.
+pub const DISALLOWED: &str = "disallowed";
+
 /// No file of result lines is larger, but for one line.
 pub fn check_sizes(run: &Run, size_max: usize) {
     let files = run.crawler.io().files().iter();
@@ -109,29 +112,40 @@ pub fn check_links(run: &Run, are_short: bool) {
 
 /// Each link that was counted as left out has a line, except duplicates.
 pub fn check_filtered(run: &Run) {
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for line in run.lines_of("filtered") {
-        let filter = line["filter"].as_str().expect("a name").to_owned();
-        *counts.entry(filter).or_default() += line["count"].as_u64().expect("a number");
-    }
+    let mut counts = written_as_filtered(run);
     let lines = run.lines();
     let disallowed = lines
         .iter()
         .filter(|line| line.end() == "robots.disallowed");
     assert_eq!(
-        counts.remove("disallowed").unwrap_or(0),
+        counts.remove(DISALLOWED).unwrap_or(0),
         disallowed.count() as u64,
         "seed {}: what robots.txt disallows",
         run.seed
     );
+    let counted = counted_as_filtered(run);
+    assert_eq!(counts, counted, "seed {}: what filters left out", run.seed);
+}
+
+/// How many links each filter has left out in a run, by its counts. Duplicates have no lines, and are not among them.
+pub fn counted_as_filtered(run: &Run) -> BTreeMap<String, u64> {
     let counted = run.crawler.progress().filtered;
     let counted = counted
         .iter()
         .filter(|(filter, _)| **filter != Filtered::Duplicate);
-    let counted: BTreeMap<String, u64> = counted
+    counted
         .map(|(filter, count)| (filter.to_string(), *count))
-        .collect();
-    assert_eq!(counts, counted, "seed {}: what filters left out", run.seed);
+        .collect()
+}
+
+/// How many links each filter has left out, by the lines of `filtered.jsonl`.
+pub fn written_as_filtered(run: &Run) -> BTreeMap<String, u64> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for line in run.lines_of("filtered") {
+        let filter = line["filter"].as_str().expect("a name").to_owned();
+        *counts.entry(filter).or_default() += line["count"].as_u64().expect("a number");
+    }
+    counts
 }
 
 /// How files of result lines are closed and compressed.
@@ -158,7 +172,7 @@ pub fn check_commit(run: &Run, state: &State) -> BTreeSet<String> {
     let seed = run.seed;
     match &run.output {
         Output::File => BTreeSet::new(),
-        Output::Stdout => {
+        Output::Stdout(_) => {
             let lines = run.lines();
             let numbers = lines.iter().map(|line| line.0["seq"].as_u64());
             assert!(

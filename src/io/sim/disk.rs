@@ -187,9 +187,13 @@ impl Disk {
 
     /// Appends a part of the bytes.
     fn append_part(&mut self, file: FileId, bytes: &[u8], rng: &mut Rng) {
-        if let Some(Target::Path { path, end }) = self.open.get(&file) {
-            let part = rng.below(bytes.len() as u64 + 1) as usize;
-            self.files.write(path, *end, &bytes[..part]);
+        let Some(target) = self.open.get(&file) else {
+            return;
+        };
+        let part = rng.below(bytes.len() as u64 + 1) as usize;
+        match target {
+            Target::Path { path, end } => self.files.write(path, *end, &bytes[..part]),
+            Target::Stdout => self.stdout.extend_from_slice(&bytes[..part]),
         }
     }
 

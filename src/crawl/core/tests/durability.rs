@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
-use std::fs;
 use std::io::{self, Read};
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
@@ -20,6 +19,7 @@ use tempfile::TempDir;
 
 use crate::base::rng::Rng;
 use crate::base::time::Instant;
+use crate::crawl::core::tests::folder::{self, files_of, put_files};
 use crate::crawl::core::tests::resumed_files::checked_lines;
 use crate::crawl::core::tests::trial::{config, web_resolver};
 use crate::crawl::finish::FinishReason;
@@ -205,12 +205,6 @@ struct Left {
 
 impl Trial {
     fn new(seed: u64) -> Self {
-        // Files are synced often: in memory that takes no time.
-        let memory = Path::new("/dev/shm");
-        let folder = match memory.is_dir() {
-            true => tempfile::tempdir_in(memory),
-            false => tempfile::tempdir(),
-        };
         Trial {
             seed,
             crash: [None, Some(Crash::Killed)][seed as usize % 2],
@@ -221,7 +215,7 @@ impl Trial {
             orders: Orders::default(),
             runs: 0,
             rng: Rng::from_seed(seed),
-            folder: folder.expect("a folder"),
+            folder: folder::in_memory(),
             asked: BTreeMap::new(),
         }
     }
@@ -282,7 +276,7 @@ impl Trial {
             }
             self.check_gaps(&left);
             self.keep_orders(&left);
-            self.put_files(&left.files);
+            put_files(self.out(), &left.files);
             let is_over = left.reason == Some(FinishReason::Finished);
             (state, done) = self.resume();
             self.check_settled(&left, &done);
@@ -506,21 +500,6 @@ impl Trial {
                 true => settled.map(|time| time - COMMIT_TIME + QUICK_COMMIT_TIME),
                 false => settled,
             },
-        }
-    }
-
-    /// Makes the folder's files these.
-    fn put_files(&self, files: &BTreeMap<PathBuf, Vec<u8>>) {
-        for path in files_of(self.out())
-            .keys()
-            .filter(|path| !files.contains_key(*path))
-        {
-            fs::remove_file(path).expect("it is there");
-        }
-        for (path, content) in files {
-            let folder = path.parent().expect("it has a folder");
-            fs::create_dir_all(folder).expect("it can be made");
-            fs::write(path, content).expect("it can be written");
         }
     }
 
@@ -748,20 +727,6 @@ fn faults(folder: &Path, rng: &mut Rng) -> Faults {
             .collect(),
         ..Faults::default()
     }
-}
-
-/// The files in a folder and its folders, but for its lock.
-fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    for entry in fs::read_dir(folder).expect("it is there") {
-        let path = entry.expect("it can be listed").path();
-        if path.is_dir() {
-            files.extend(files_of(&path));
-        } else if !path.ends_with(".argiope-lock") {
-            files.insert(path.clone(), fs::read(path).expect("it can be read"));
-        }
-    }
-    files
 }
 
 fn is_order(url: &str) -> bool {

@@ -45,6 +45,7 @@ mod pulled;
 mod races;
 mod read_states;
 pub mod resumed_files;
+mod folder;
 mod durability;
 mod resumed_pace;
 mod resumed_secrets;
