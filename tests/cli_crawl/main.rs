@@ -35,6 +35,7 @@ mod names;
 mod outages;
 mod output;
 mod page;
+mod pipes;
 mod probe_outputs;
 mod probing;
 mod probing_targets;
