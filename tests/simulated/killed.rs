@@ -12,7 +12,7 @@ use argiope::crawl::Parts;
 use argiope::io::sim::Crash;
 use argiope::sink::directory;
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
-use argiope::{BodyPart, Classify, FinishReason, Request, State};
+use argiope::{BodyPart, Classify, FinishReason, State};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
