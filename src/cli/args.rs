@@ -278,8 +278,8 @@ impl Crawl {
             given.push(Given {
                 // A bound that the user set holds, stricter or not.
                 strength: match self.ignore_robots_everywhere {
-                    true => Strength::OverAll,
-                    false => Strength::OverDefaults,
+                    true => Strength::All,
+                    false => Strength::Defaults,
                 },
                 ..Given::new(flag, "ROBOTSTXT_IGNORED_HOSTS_MAX", most.into())
             });

@@ -129,9 +129,9 @@ fn gather_over(
     for given in flags {
         check_given(given.flag, &given.value)?;
         let is_overridden = match given.strength {
-            Strength::OverAll => false,
-            Strength::OverFiles => is_set(given.name),
-            Strength::OverDefaults => *config.source(given.name) != SettingSource::Default,
+            Strength::All => false,
+            Strength::Files => is_set(given.name),
+            Strength::Defaults => *config.source(given.name) != SettingSource::Default,
         };
         if is_overridden {
             continue;
@@ -621,7 +621,7 @@ mod tests {
             flag: "--host-down-after",
             name: "HOST_DOWN_AFTER",
             value: "8s".into(),
-            strength: Strength::OverAll,
+            strength: Strength::All,
         }];
         for own in own {
             let check = |set: &[&str], flags: &[Given], expected: &str| {

@@ -104,7 +104,7 @@ impl Proxied {
         let mut given: Vec<Given> = none
             .into_iter()
             .map(|(name, value)| Given {
-                strength: Strength::OverFiles,
+                strength: Strength::Files,
                 ..Given::new("--proxy", name, value)
             })
             .collect();
@@ -209,11 +209,11 @@ pub struct Given {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strength {
     /// All of them: the flag is about the setting.
-    OverAll,
+    All,
     /// A preset, a file and the crawl that is resumed, but not `-s`.
-    OverFiles,
+    Files,
     /// None: what the user set holds.
-    OverDefaults,
+    Defaults,
 }
 
 /// The setting of single hosts. What flags set is added to the entries that there are; null removes their proxies.
@@ -226,7 +226,7 @@ impl Given {
             flag,
             name,
             value,
-            strength: Strength::OverAll,
+            strength: Strength::All,
         }
     }
 }
