@@ -7,7 +7,8 @@
 mod attributes;
 mod metered;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 use html5ever::TokenizerResult;
 use html5ever::buffer_queue::BufferQueue;
@@ -140,6 +141,15 @@ impl Selectors {
         content_type: Option<&str>,
         is_cut_off: bool,
     ) -> Extracted {
+        let found = self.search(body, content_type, is_cut_off);
+        Extracted {
+            is_cut: found.iter().any(|found| found.is_cut),
+            values: found.into_iter().map(|found| found.value).collect(),
+        }
+    }
+
+    /// The values, and how they were found.
+    fn search(&self, body: &[u8], content_type: Option<&str>, is_cut_off: bool) -> Vec<Found> {
         let mut is_cut_off = is_cut_off || body.len() > READ_MAX;
         let body = &body[..body.len().min(READ_MAX)];
         let mut encoding = Detection::new(body, content_type);
@@ -180,7 +190,7 @@ impl Selectors {
                 look_at *= 2;
                 page.look_for(&self.0, &mut found, at, false);
                 if found.iter().all(|found| found.is_final) {
-                    return values_of(found);
+                    return found;
                 }
             }
         }
@@ -192,7 +202,7 @@ impl Selectors {
             page.end();
             page.look_for(&self.0, &mut found, at, true);
         }
-        values_of(found)
+        found
     }
 }
 
@@ -200,13 +210,6 @@ impl Found {
     /// The search ends before what it has found is known to be whole.
     fn cut(&mut self) {
         (self.value, self.is_final, self.is_cut) = (None, true, true);
-    }
-}
-
-fn values_of(found: Vec<Found>) -> Extracted {
-    Extracted {
-        is_cut: found.iter().any(|found| found.is_cut),
-        values: found.into_iter().map(|found| found.value).collect(),
     }
 }
 
@@ -335,6 +338,14 @@ impl Page {
         })
     }
 
+    /// The elements that may get more content, and some that may not.
+    fn open_elements(&self) -> BTreeSet<NodeId> {
+        let open = OpenElements::default();
+        let reader = &self.decoder.inner_sink;
+        reader.tokenizer.sink.tree.trace_handles(&open);
+        open.0.into_inner()
+    }
+
     /// Looks for the values of fields of the head a last time, after so many bytes of the body.
     fn look_for_of_head(&self, fields: &[Field], found: &mut [Found], read: usize) {
         let steps_max = steps_max(read, fields.len());
@@ -361,7 +372,11 @@ impl Page {
         }
         let html = self.decoder.inner_sink.html();
         let steps = Steps::new(found.steps, steps_max, field.parts.per_try());
-        field.look_in(&html, is_over, &steps, found);
+        let open = || match is_over {
+            true => BTreeSet::new(),
+            false => self.open_elements(),
+        };
+        field.look_in(&html, open, is_over, &steps, found);
         found.steps = steps.taken();
         if steps.are_excessive() {
             found.cut();
@@ -372,7 +387,14 @@ impl Page {
 impl Field {
     /// Finds the value in the first element that has one, in the order of the page. If the steps are excessive, what it
     /// finds has no meaning.
-    fn look_in(&self, html: &Html, is_over: bool, steps: &Steps, found: &mut Found) {
+    fn look_in(
+        &self,
+        html: &Html,
+        open: impl FnOnce() -> BTreeSet<NodeId>,
+        is_over: bool,
+        steps: &Steps,
+        found: &mut Found,
+    ) {
         (found.value, found.is_final) = (None, is_over);
         // The numbers of elements among their siblings are found once: later ones are found from them.
         let mut caches = SelectorCaches::default();
@@ -388,13 +410,14 @@ impl Field {
                 continue;
             }
             let Some(attribute) = &self.attribute else {
-                found.value = Some(text_of(element, steps).into());
-                found.is_final |= is_closed(html, element);
+                let (text, is_full) = text_of(element, steps);
+                found.value = Some(text.into());
+                found.is_final |= is_full || is_closed(html, &open(), element);
                 return;
             };
             steps.take(STEPS_OF_ATTRIBUTE);
             if let Some(value) = element.value().attr(attribute) {
-                found.value = Some(plain([value].into_iter()).into());
+                found.value = Some(plain([value].into_iter()).0.into());
                 found.is_final = true;
                 return;
             }
@@ -520,8 +543,16 @@ impl TokenSink for Watched {
     }
 }
 
-/// Whether something follows an element in the tree.
-fn is_closed(html: &Html, element: ElementRef<'_>) -> bool {
+/// Whether an element gets no more content. What is in a table and does not belong there goes before it, so something
+/// may follow a table that is open. Elements of formatting are kept to be opened again: they have ended if something
+/// follows.
+fn is_closed(html: &Html, open: &BTreeSet<NodeId>, element: ElementRef<'_>) -> bool {
+    if !open.contains(&element.id()) {
+        return true;
+    }
+    if !FORMATTING.contains(&element.value().name()) {
+        return false;
+    }
     let last = html.tree.nodes().next_back();
     last.is_some_and(|last| {
         let is_it = |id| id == element.id();
@@ -529,8 +560,13 @@ fn is_closed(html: &Html, element: ElementRef<'_>) -> bool {
     })
 }
 
-/// The text of an element.
-fn text_of(element: ElementRef<'_>, steps: &Steps) -> String {
+/// Elements that are opened again in what follows them, if their end is missing.
+const FORMATTING: [&str; 14] = [
+    "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
+];
+
+/// The text of an element, and whether it is longer than a value may be.
+fn text_of(element: ElementRef<'_>, steps: &Steps) -> (String, bool) {
     let texts = element.descendants().map_while(|node| {
         let text = node.value().as_text().map_or("", |text| &*text.text);
         steps.take(1 + text.len() as u64 / 8).then_some(text)
@@ -538,8 +574,9 @@ fn text_of(element: ElementRef<'_>, steps: &Steps) -> String {
     plain(texts)
 }
 
-/// A text with single spaces in place of all white space, without any at its ends.
-fn plain<'a>(parts: impl Iterator<Item = &'a str>) -> String {
+/// A text with single spaces in place of all white space, without any at its ends; and whether it was cut, as it is
+/// longer than a value may be.
+fn plain<'a>(parts: impl Iterator<Item = &'a str>) -> (String, bool) {
     let mut text = String::new();
     let mut is_after_space = false;
     for char in parts.flat_map(str::chars) {
@@ -549,14 +586,14 @@ fn plain<'a>(parts: impl Iterator<Item = &'a str>) -> String {
         }
         let space = usize::from(is_after_space);
         if text.len() + space + char.len_utf8() > VALUE_MAX {
-            break;
+            return (text, true);
         }
         if std::mem::take(&mut is_after_space) {
             text.push(' ');
         }
         text.push(char);
     }
-    text
+    (text, false)
 }
 
 /// Most nodes that are one in the other: as many as browsers allow. The library looks through all open
@@ -581,6 +618,18 @@ fn is_usual(html: &Html) -> bool {
         return true;
     };
     count <= NODES_MAX && last.ancestors().take(DEPTH_MAX + 1).count() <= DEPTH_MAX
+}
+
+/// Collects the elements that the builder of a tree has at hand.
+#[derive(Default)]
+struct OpenElements(RefCell<BTreeSet<NodeId>>);
+
+impl Tracer for OpenElements {
+    type Handle = NodeId;
+
+    fn trace_handle(&self, node: &NodeId) {
+        self.0.borrow_mut().insert(*node);
+    }
 }
 
 /// Counts the nodes that the builder of a tree has at hand.

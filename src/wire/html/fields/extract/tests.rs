@@ -1,5 +1,7 @@
 //! The values of fields in pages, and what hostile pages cost.
 
+mod random;
+
 use super::*;
 use crate::wire::charset::encoded;
 use crate::wire::html::fields::{Extraction, FieldSpec};
@@ -456,6 +458,30 @@ fn fields_of_the_head_are_not_looked_for_in_all_of_the_body() {
         assert_eq!(found(BODY_READ_MAX - 1000).as_deref(), Some("/a"));
         assert_eq!(found(BODY_READ_MAX + 1000), None);
     }
+}
+
+#[test]
+fn an_element_that_goes_on_behind_a_bound_has_no_value() {
+    let deep = format!("<h1>One{}two</h1>", "<div>".repeat(2000));
+    assert_eq!(last_in(&["h1"], &deep), (None, true));
+    let long = format!("<!--{}--><h1>One", "x".repeat(READ_MAX - 15));
+    assert_eq!(last_in(&["h1"], &format!("{long} two</h1>")), (None, true));
+    let whole = last_in(&["h1"], &format!("{}</h1>", long.replacen("xxxxx", "", 1)));
+    assert_eq!(whole, (Some("One".to_owned()), false));
+    // More than a value may have is known.
+    let words = format!("<p>{}", "word ".repeat(READ_MAX / 4));
+    let (value, is_partial) = last_in(&["x=p"], &words);
+    assert_eq!(
+        (value.map(|value| value.len()), is_partial),
+        (Some(VALUE_MAX), false)
+    );
+}
+
+#[test]
+fn a_table_goes_on_behind_what_does_not_belong_into_it() {
+    let stray = format!("<b>{}</b>", "x".repeat(2 * FIRST_LOOK));
+    let html = format!("<table><tr><td>1 </tr>{stray}<tr><td>2</table>");
+    check("x=table", &html, Some("1 2"));
 }
 
 #[test]
