@@ -286,6 +286,8 @@ const STEPS_OF_LOOKUP: u64 = 8;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::super::{Field, Found, Page, Selectors};
     use super::*;
     use crate::wire::html::fields::FieldSpec;
@@ -303,7 +305,8 @@ mod tests {
             let mut found = Found::default();
             let mut steps = Steps::new(0, 50_000, 1);
             steps.ends_matches = true;
-            field.look_in(&page.decoder.inner_sink.html(), true, &steps, &mut found);
+            let html = page.decoder.inner_sink.html();
+            field.look_in(&html, BTreeSet::new, true, &steps, &mut found);
             assert!(steps.are_excessive(), "{selector}");
             assert!(steps.taken() < 51_000, "{selector}: {}", steps.taken());
         };
