@@ -18,6 +18,10 @@ use html5ever::tendril::{ByteTendril, StrTendril, TendrilSink};
 use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 use html5ever::tree_builder::{Tracer, TreeBuilder, TreeBuilderOpts, TreeSink};
 use html5ever::{LocalName, Namespace};
+#[cfg(test)]
+use html5ever::{ParseOpts, parse_document};
+#[cfg(test)]
+use scraper::Selector as UnboundedSelector;
 use scraper::error::SelectorErrorKind;
 use scraper::selector::{
     CssLocalName, CssString, NonTSPseudoClass, Parser as ScraperParser, PseudoElement, Simple,

@@ -421,19 +421,22 @@ fn every_bound_of_ours_leaves_whole_values_or_none() {
     assert_eq!(last_in(&["h1"], &deep(400)), (whole, false));
     assert_eq!(last_in(&["h1"], &deep(2000)), none);
     // The steps, in a look after one that has found a part.
-    let page = format!(
-        "{}<u></u><p>{}",
-        "<p></p>".repeat(190),
-        "word ".repeat(3000)
-    );
+    let page = |word: &str, words: usize| {
+        let before = "<p></p>".repeat(190);
+        format!("{before}<u></u><p>{}", word.repeat(words))
+    };
     let many: Vec<String> = (0..63).map(|number| format!("f{number}=b")).collect();
     let fields: Vec<&str> = many.iter().map(String::as_str).chain(["x=u ~ p"]).collect();
-    assert_eq!(last_in(&fields, &page), none);
-    let (value, is_partial) = last_in(&["x=u ~ p"], &page);
+    let parts = page("w<!-- not text -->", 1000);
+    assert_eq!(last_in(&fields, &parts), none);
+    let (value, is_partial) = last_in(&["x=u ~ p"], &parts);
     assert_eq!(
         (value.map(|value| value.len()), is_partial),
-        (Some(VALUE_MAX), false)
+        (Some(1000), false)
     );
+    // More than a value may have is known before that.
+    let (value, _) = last_in(&fields, &page("word ", 3000));
+    assert_eq!(value.map(|value| value.len()), Some(VALUE_MAX));
 }
 
 #[test]

@@ -5,9 +5,6 @@
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use html5ever::{ParseOpts, parse_document};
-use scraper::Selector;
-
 use super::super::*;
 use crate::base::rng::Rng;
 use crate::wire::charset::{decode, encoded};
@@ -302,7 +299,7 @@ fn expected(fields: &[FieldSpec], sent: &Sent) -> Vec<Option<String>> {
     let sink = HtmlTreeSink::new(Html::new_document());
     let html = parse_document(sink, options).one(&*decode(read, sent.content_type.as_deref()));
     let value = |field: &FieldSpec| {
-        let selector = Selector::parse(&field.selector).expect("it was read before");
+        let selector = UnboundedSelector::parse(&field.selector).expect("it was read before");
         let elements = html.tree.root().descendants().filter_map(ElementRef::wrap);
         let mut matching = elements.filter(|element| selector.matches(element));
         let text = match &field.attribute {
