@@ -231,11 +231,13 @@ impl<I: Io> Core<I> {
                     return;
                 };
                 let lane = flight.lane;
+                let failure = self.name_proxy(lane, failure);
                 self.on_connect_charged(lane, unrouted, &failure);
                 self.end_connecting(key, failure, &carrier);
             }
             Suspect::Unresolved { lane, job, failure } => {
                 self.on_host_failed(lane, &failure);
+                let failure = self.name_proxy(lane, failure);
                 self.end_unconnected(&job, lane, failure);
             }
         }
