@@ -8,19 +8,17 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use crate::base::slab::{Key, Slab};
 use rustix::event::epoll;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use rustls::ServerConnection;
-
-use crate::base::slab::{Key, Slab};
 
 use self::connection::{Connection, Life, Progress, Underway};
 use super::http::{Request, Step};
 use super::stamp::{Clock, ask_for_stamps};
-use super::stream::TlsConfig;
+use super::stream::{self, ServerConnection, TlsConfig};
 
 mod connection;
 
@@ -460,7 +458,7 @@ impl<S: Service> Engine<S> {
 
 /// The session of a new client.
 fn session_of(config: TlsConfig) -> io::Result<ServerConnection> {
-    let mut session = ServerConnection::new(config).map_err(io::Error::other)?;
+    let mut session = stream::session(config)?;
     // The steps of a reply bound what it holds.
     session.set_buffer_limit(None);
     Ok(session)

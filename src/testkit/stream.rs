@@ -5,7 +5,8 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+pub(super) use rustls::ServerConnection;
+use rustls::{ServerConfig, StreamOwned};
 
 use super::stamp::{self, Clock};
 
@@ -55,8 +56,24 @@ impl Stream for Tls {
 
 /// The server's side of TLS; the handshake happens as bytes are asked for.
 pub(super) fn tls(config: Arc<ServerConfig>, stream: TcpStream) -> io::Result<Tls> {
-    let session = ServerConnection::new(config).map_err(io::Error::other)?;
-    Ok(StreamOwned::new(session, stream))
+    Ok(StreamOwned::new(session(config)?, stream))
+}
+
+/// The session of a new client.
+pub(super) fn session(config: TlsConfig) -> io::Result<ServerConnection> {
+    ServerConnection::new(config).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! Both sides of TLS, for tests.
+
+    pub use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
+    pub use rustls::pki_types::PrivatePkcs8KeyDer;
+    pub use rustls::version::TLS12;
+    pub use rustls::{
+        ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConfig, StreamOwned,
+    };
 }
 
 /// The settings of a server's TLS.

@@ -120,7 +120,10 @@ fn a_field_of_a_later_run_alone_is_a_column() {
 
 #[test]
 fn a_value_that_a_content_coding_cuts_off_is_null() {
-    let page = format!("<p class=a>One</p><h1>First {}</h1>", "half <!-- -->".repeat(1000));
+    let page = format!(
+        "<p class=a>One</p><h1>First {}</h1>",
+        "half <!-- -->".repeat(1000)
+    );
     let mut encoder = GzEncoder::new(Vec::new(), Compression::none());
     encoder
         .write_all(page.as_bytes())

@@ -242,7 +242,9 @@ fn check_failure(seed: u64, line: &Line, way: Way) {
     assert_ne!(line.0["status"], 407, "seed {seed}: {}", line.0);
     let end = line.end();
     let detail = line.0["error"]["detail"].as_str().unwrap_or("");
-    let is_proxys = end.starts_with("connect.proxy_") || end == "timeout.proxy";
+    let code_of_connect = end.strip_prefix("connect.");
+    let is_proxys = code_of_connect.is_some_and(|code| code.starts_with("proxy_"));
+    let is_proxys = is_proxys || end == "timeout.proxy";
     let names_proxy = detail.starts_with("the proxy ");
     assert!(
         way.is_some() || !is_proxys && !names_proxy,

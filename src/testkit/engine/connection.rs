@@ -5,11 +5,11 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use rustls::ServerConnection;
 use socket2::SockRef;
 
 use crate::testkit::http::Step;
 use crate::testkit::stamp::{Clock, receive};
+use crate::testkit::stream::ServerConnection;
 
 pub(super) struct Connection<E> {
     pub stream: TcpStream,

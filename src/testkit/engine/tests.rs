@@ -1,3 +1,5 @@
+//! Clients of an engine on the loopback device: steps, ends, and TLS.
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -5,15 +7,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
-use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
-use rustls::pki_types::PrivatePkcs8KeyDer;
-use rustls::version::TLS12;
-use rustls::{
-    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConfig, StreamOwned,
-};
-
 use super::*;
 use crate::testkit::server::loopback;
+use crate::testkit::stream::testing::{
+    ClientConfig, ClientConnection, HandshakeKind, PrivatePkcs8KeyDer, RootCertStore, ServerConfig,
+    StreamOwned, TLS12, Ticketer, default_provider,
+};
 
 /// Longer than this thread is kept from the processor: a step that is due already has no lag.
 const PAUSE: Duration = Duration::from_millis(200);
