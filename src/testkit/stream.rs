@@ -64,6 +64,9 @@ pub(super) fn session(config: TlsConfig) -> io::Result<ServerConnection> {
     ServerConnection::new(config).map_err(io::Error::other)
 }
 
+/// The settings of a server's TLS.
+pub type TlsConfig = Arc<ServerConfig>;
+
 #[cfg(test)]
 pub(super) mod testing {
     //! Both sides of TLS, for tests.
@@ -75,6 +78,3 @@ pub(super) mod testing {
         ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConfig, StreamOwned,
     };
 }
-
-/// The settings of a server's TLS.
-pub type TlsConfig = Arc<ServerConfig>;
