@@ -134,9 +134,9 @@ pub enum Talk {
 
 /// What a SOCKS5 proxy does about a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    Says(Vec<u8>),
-    /// It says this and ends the connection.
+pub enum SocksReply {
+    Sends(Vec<u8>),
+    /// It sends this and ends the connection.
     Ends(Vec<u8>),
     Resets,
     Nothing,
@@ -166,13 +166,13 @@ impl Talk {
         proxy: &Proxy,
         fails: Option<How>,
         deaf: impl FnOnce(&str) -> Option<Answer>,
-    ) -> Result<Told, String> {
+    ) -> Result<SocksReply, String> {
         match fails {
-            Some(How::Login) if proxy.login.is_none() => return Ok(Told::Ends(vec![5, 255])),
-            Some(How::Login) if *self == Talk::Login => return Ok(Told::Ends(vec![1, 1])),
-            Some(How::Close) => return Ok(Told::Ends(Vec::new())),
-            Some(How::Reset) if *self == Talk::Place => return Ok(Told::Resets),
-            Some(How::Silence) if *self == Talk::Place => return Ok(Told::Nothing),
+            Some(How::Login) if proxy.login.is_none() => return Ok(SocksReply::Ends(vec![5, 255])),
+            Some(How::Login) if *self == Talk::Login => return Ok(SocksReply::Ends(vec![1, 1])),
+            Some(How::Close) => return Ok(SocksReply::Ends(Vec::new())),
+            Some(How::Reset) if *self == Talk::Place => return Ok(SocksReply::Resets),
+            Some(How::Silence) if *self == Talk::Place => return Ok(SocksReply::Nothing),
             _ => {}
         }
         let reply = |code: u8| vec![5, code, 0, 1, 0, 0, 0, 0, 0, 0];
@@ -189,7 +189,7 @@ impl Talk {
                     Some(_) => Talk::Login,
                     None => Talk::Place,
                 };
-                Ok(Told::Says(vec![5, methods[methods.len() - 1]]))
+                Ok(SocksReply::Sends(vec![5, methods[methods.len() - 1]]))
             }
             Talk::Login => {
                 let (user, password) = proxy.login.and_then(|it| it.split_once(':')).expect("one");
@@ -202,7 +202,7 @@ impl Talk {
                     return Err(format!("the login {message:?}"));
                 }
                 *self = Talk::Place;
-                Ok(Told::Says(vec![1, 0]))
+                Ok(SocksReply::Sends(vec![1, 0]))
             }
             Talk::Place => {
                 let (name, port) = match message {
@@ -216,15 +216,15 @@ impl Talk {
                 };
                 match (fails, deaf(&host)) {
                     (Some(How::Gateway), _) | (_, Some(Answer::Unreachable | Answer::NoRoute)) => {
-                        return Ok(Told::Ends(reply(4)));
+                        return Ok(SocksReply::Ends(reply(4)));
                     }
-                    (_, Some(Answer::Refuse)) => return Ok(Told::Ends(reply(5))),
-                    (Some(How::Rules), _) => return Ok(Told::Ends(reply(2))),
-                    (_, Some(Answer::Silence)) => return Ok(Told::Nothing),
+                    (_, Some(Answer::Refuse)) => return Ok(SocksReply::Ends(reply(5))),
+                    (Some(How::Rules), _) => return Ok(SocksReply::Ends(reply(2))),
+                    (_, Some(Answer::Silence)) => return Ok(SocksReply::Nothing),
                     _ => {}
                 }
                 *self = Talk::Open(host);
-                Ok(Told::Says(reply(0)))
+                Ok(SocksReply::Sends(reply(0)))
             }
             Talk::Open(_) => unreachable!("no message is taken from a tunnel"),
         }

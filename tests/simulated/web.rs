@@ -12,7 +12,7 @@ use argiope::io::sim::{Answer, ConnId, Net, World};
 
 pub use super::book::{Arrival, Book};
 use super::policy::{Limit, Mood, Visit};
-use super::proxies::{How, Proxy, Talk, Told, Way};
+use super::proxies::{How, Proxy, SocksReply, Talk, Way};
 pub use super::reply::{Reply, Step, rules};
 
 /// Every site there is, and all that its visitors did.
@@ -547,17 +547,17 @@ impl PoliteWeb {
                 deaf.get(&sites.get(name)?.address).copied()
             });
             match &told {
-                Ok(Told::Says(bytes)) => net.reply(conn, Duration::ZERO, bytes),
-                Ok(Told::Ends(bytes)) => {
+                Ok(SocksReply::Sends(bytes)) => net.reply(conn, Duration::ZERO, bytes),
+                Ok(SocksReply::Ends(bytes)) => {
                     caller.ended = true;
                     net.reply(conn, Duration::ZERO, bytes);
                     net.end(conn, Duration::ZERO);
                 }
-                Ok(Told::Resets) => {
+                Ok(SocksReply::Resets) => {
                     caller.ended = true;
                     net.reset(conn, Duration::ZERO);
                 }
-                Ok(Told::Nothing) | Err(_) => {}
+                Ok(SocksReply::Nothing) | Err(_) => {}
             }
             if let Err(what) = told {
                 self.fault(now, format!("the proxy {number} got {what}"));

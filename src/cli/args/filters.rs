@@ -100,7 +100,7 @@ mod tests {
         for file in [
             "left",
             "logs/left.jsonl",
-            "/tmp/x/left",
+            "/data/left",
             "./left",
             "my.logs/left.jsonl",
             "a.gz",

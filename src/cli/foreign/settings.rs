@@ -1,4 +1,5 @@
-//! Settings of Scrapy's, and names that beginners try: what does the same here. A test parses each cure, with the values of settings.
+//! Settings of Scrapy's, and names that beginners try: what does the same here. A test parses each cure, with the values
+//! of settings.
 
 /// Names of settings, what to write instead, and command lines that do it.
 type Row = (

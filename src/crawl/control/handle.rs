@@ -74,10 +74,10 @@ use crate::throttle::signal::Feedback;
 /// | [`Handle::submit_seed`] | accepts the seed, and waits while 4096 are not admitted: `FRONTIER_MAX` bounds seeds, and with a state those beyond `FRONTIER_MEMORY` wait on disk |
 /// | [`Crawler::submit`](crate::Crawler::submit) | accepts the request |
 ///
-/// The thread or task that takes the pages must never wait for room: while pages are untaken nothing is sent, so there would never be
-/// room. What a page leads to is submitted by [`Handle::submit_now`], or, where pages are pulled, by
-/// [`Crawler::submit`](crate::Crawler::submit). A crawl that is [paused](Handle::pause) makes no room either: what waits
-/// for room cannot resume it.
+/// The thread or task that takes the pages must never wait for room: while pages are untaken nothing is sent, so there
+/// would never be room. What a page leads to is submitted by [`Handle::submit_now`], or, where pages are pulled, by
+/// [`Crawler::submit`](crate::Crawler::submit). A crawl that is [paused](Handle::pause) makes no room either: a submitter
+/// that waits cannot resume it.
 ///
 /// Waiting submitters are woken once there is room for 64 requests, or for a sixteenth of `ahead` if that is less; of less
 /// room, within a second. As many are woken as there is room for, those first that have waited longest.

@@ -82,8 +82,8 @@ impl Builder {
         self
     }
 
-    /// Every attempt waits to be pulled: also each robots.txt, each sitemap that was not
-    /// submitted, and attempts that are [not final](crate::Page::is_final), because a retry or a redirect follows. Without this, only
+    /// Every attempt waits to be pulled: also each robots.txt, each sitemap that was not submitted, and attempts that
+    /// are [not final](crate::Page::is_final), because a retry or a redirect follows. Without this, only
     /// [results](crate::Page::is_result) do. A sink gets every attempt in any case.
     pub fn every_attempt(mut self) -> Self {
         self.every_attempt = true;

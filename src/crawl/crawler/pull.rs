@@ -32,8 +32,8 @@ impl<I: Io> Crawler<I> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A [result](Page::is_result) is the final page of a request (of a sitemap too, if it was submitted) or of a link, with success or failure; they
-    /// come in order of finishing. [`Builder::every_attempt`](crate::Builder::every_attempt) adds each
+    /// A [result](Page::is_result) is the final page of a request or of a link, with success or failure. A sitemap has
+    /// one if it was submitted. Results come in order of finishing. [`Builder::every_attempt`](crate::Builder::every_attempt) adds each
     /// robots.txt and each sitemap that was not submitted, and attempts that a retry or a redirect follows. Up to
     /// [`Builder::results_max`](crate::Builder::results_max) results wait, and at most 8 MiB of their
     /// content; then the crawl sends nothing new and reads no more until one is taken, so that memory

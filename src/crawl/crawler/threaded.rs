@@ -240,7 +240,8 @@ impl<I: Io> AsyncCrawl<I> {
 
     /// Submits a request without waiting, as [`Handle::submit_now`]; for what a page leads to, and for some
     /// first requests: [`SubmitError::Full`] while 4096 are not admitted. More are submitted by [`Crawler::submit`] before
-    /// [`Crawler::spawn`], which has no bound, or by [`AsyncCrawl::handle`], which waits. What a page leads to is to have a [`Request::depth`]: see [Credentials](Handle#credentials).
+    /// [`Crawler::spawn`], which has no bound, or by [`AsyncCrawl::handle`], which waits. What a page leads to is to have
+    /// a [`Request::depth`]: see [Credentials](Handle#credentials).
     ///
     /// # Errors
     /// As [`Handle::submit_now`]. After [`SubmitError::Full`] take a page first.

@@ -67,7 +67,8 @@ pub struct ProbeSettings {
     /// spread evenly, and each keeps its own. A request that is due while the one before to the same target is
     /// open is not sent ([`ProbeReport::skipped`]), nor is one that is overdue by as much, or that a pause or the sink
     /// holds back. One that has no connection after half of `DOWNLOAD_TIMEOUT` ends as `timeout.total`. The last result
-    /// of each is kept for `/probe` of [`Probe::serve`]. A target whose address is not allowed is down, and the probe goes on.
+    /// of each is kept for `/probe` of [`Probe::serve`]. A target whose address is not allowed is down, and the probe
+    /// goes on.
     /// Bodies are counted, and not in the pages that the sink gets. Default: `None`.
     pub every: Option<Duration>,
 }
