@@ -66,6 +66,8 @@ pub enum Record {
     Departed(u64),
     /// The attempt of this number, which must not be made twice, may depart once this is committed.
     Started(u64),
+    /// The attempt of this number was started and not sent: the next run makes it.
+    StartUndone(u64),
     /// Keys of URLs that earlier runs requested without a committed result.
     Requested(Vec<u64>),
     /// Number of lines of the list of seeds that were taken, from its start.
@@ -287,6 +289,7 @@ impl Record {
             }
             Record::Departed(number) => put_counter(DEPARTED, *number, out),
             Record::Started(number) => put_counter(STARTED, *number, out),
+            Record::StartUndone(number) => put_counter(START_UNDONE, *number, out),
             Record::Requested(keys) => {
                 out.push(REQUESTED);
                 out.extend(keys.iter().flat_map(|key| key.to_le_bytes()));
@@ -375,6 +378,7 @@ impl Record {
             }
             DEPARTED => Record::Departed(input.number("number")?),
             STARTED => Record::Started(input.number("number")?),
+            START_UNDONE => Record::StartUndone(input.number("number")?),
             REQUESTED => Record::Requested(input.keys()?),
             SEEDS_TAKEN => Record::SeedsTaken(input.number("lines")?),
             SEEN_FROZEN => Record::SeenFrozen(input.number("run")?),
@@ -671,6 +675,7 @@ const ADMITTED_BEFORE: u8 = 34;
 const DEPARTED: u8 = 30;
 const REQUESTED: u8 = 32;
 const STARTED: u8 = 33;
+const START_UNDONE: u8 = 35;
 const FACT: u8 = 14;
 const QUIET: u8 = 15;
 const RESUMED: u8 = 17;

@@ -38,7 +38,10 @@ pub fn record(rng: &mut Rng) -> Record {
                     .collect(),
             ),
             3 => Record::Departed(number(rng)),
-            4 => Record::Started(number(rng)),
+            4 => match rng.chance(0.5) {
+                true => Record::Started(number(rng)),
+                false => Record::StartUndone(number(rng)),
+            },
             5 => Record::Requested((0..rng.below(5)).map(|_| rng.next_u64()).collect()),
             2 => Record::CrawlDelay {
                 host: format!("h{}.test", rng.below(3)),

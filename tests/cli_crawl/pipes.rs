@@ -33,7 +33,7 @@ struct Lines {
 
 impl Lines {
     /// Random lines of every kind, with targets that begin so.
-    fn random(rng: &mut Rng, server: &Server, name: &str) -> Self {
+    fn random(rng: &mut Rng, methods: &[&str], server: &Server, name: &str) -> Self {
         let mut lines = Lines::default();
         if rng.chance(0.2) {
             lines.bytes.extend("\u{feff}".bytes());
@@ -42,7 +42,7 @@ impl Lines {
         let is_windows = rng.chance(0.3);
         for number in 0..count {
             let target = format!("/{name}{number}");
-            lines.add(rng, &server.url(&target), target);
+            lines.add(rng, methods, &server.url(&target), target);
             let end: &[u8] = match is_windows || rng.chance(0.1) {
                 true => b"\r\n",
                 false => b"\n",
@@ -60,7 +60,7 @@ impl Lines {
     }
 
     /// Adds a line without its end.
-    fn add(&mut self, rng: &mut Rng, url: &str, target: String) {
+    fn add(&mut self, rng: &mut Rng, methods: &[&str], url: &str, target: String) {
         let bad: [&[u8]; 7] = [
             b"not a url",
             b"ftp://example.com/",
@@ -79,8 +79,7 @@ impl Lines {
                 return self.bytes.extend(pick(rng, &bad));
             }
             4 | 5 => {
-                // What must not be made twice may end unsent where a run ends.
-                request.0 = pick(rng, &["PUT", "DELETE"]).to_owned();
+                request.0 = pick(rng, methods).to_owned();
                 request.1 = vec![b'x'; rng.below(300) as usize];
                 let seed = json!({
                     "url": url,
@@ -110,6 +109,7 @@ struct Trial {
     given: Lines,
     /// Lines of the file that can never be sent.
     bad_of_file: usize,
+    has_kills: bool,
     was_killed: bool,
 }
 
@@ -133,6 +133,7 @@ impl Trial {
             server: Server::new(|_| page("p")),
             given: Lines::default(),
             bad_of_file: 0,
+            has_kills: seed % 2 == 0,
             was_killed: false,
         }
     }
@@ -142,10 +143,11 @@ impl Trial {
         let crawl = self.first_run();
         let out = crawl.folder().join("out");
         for number in 1..2 + self.rng.below(4) {
-            let end = pick(
-                &mut self.rng,
-                &[End::Limit, End::Limit, End::Stop, End::Kill],
-            );
+            let last = match self.has_kills {
+                true => End::Kill,
+                false => End::Stop,
+            };
+            let end = pick(&mut self.rng, &[End::Limit, End::Limit, End::Stop, last]);
             self.resume(crawl.folder(), number, end);
         }
         self.resume(crawl.folder(), 9, End::Finish);
@@ -182,15 +184,15 @@ impl Trial {
             crawl = crawl.with(&["--contact", "me@example.org"]);
         }
         if self.rng.chance(0.3) {
-            let mut lines = Lines::random(&mut self.rng, &self.server, "file");
+            let mut lines = self.random_lines("file");
             crawl.file("list", &lines.bytes);
             crawl = crawl.with(&["--seeds", "list"]);
             self.bad_of_file = std::mem::take(&mut lines.bad);
             self.give(lines);
         }
-        let mut lines = Lines::random(&mut self.rng, &self.server, "a");
+        let mut lines = self.random_lines("a");
         while lines.good.is_empty() {
-            lines = Lines::random(&mut self.rng, &self.server, "a");
+            lines = self.random_lines("a");
         }
         let limit = 1 + self.rng.below(lines.good.len() as u64 + 1);
         crawl = crawl
@@ -231,7 +233,7 @@ impl Trial {
         let mut input = Vec::new();
         // What a pipe has delivered to a run that is killed is lost.
         if end != End::Kill && self.rng.chance(0.4) {
-            let lines = Lines::random(&mut self.rng, &self.server, &format!("r{number}-"));
+            let lines = self.random_lines(&format!("r{number}-"));
             args.extend(["--seeds", "-"]);
             input.clone_from(&lines.bytes);
             self.give(lines);
@@ -256,6 +258,15 @@ impl Trial {
             }
         }
         self.check_left(&folder.join("out"));
+    }
+
+    fn random_lines(&mut self, name: &str) -> Lines {
+        let methods = match self.has_kills {
+            // What must not be made twice may end unsent where a run is killed.
+            true => ["PUT", "DELETE"],
+            false => ["PUT", "POST"],
+        };
+        Lines::random(&mut self.rng, &methods, &self.server, name)
     }
 
     fn give(&mut self, lines: Lines) {

@@ -144,6 +144,7 @@ impl<I: Io> Core<I> {
             return;
         }
         self.record_last_facts();
+        self.journal.record_unsent();
         self.journal.end_rewriting();
         self.record_spilled();
         let epoch = self.journal.begin_commit();

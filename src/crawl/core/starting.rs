@@ -45,7 +45,7 @@ impl<I: Io> Core<I> {
 
     /// Whether a request that is stopped in flight may have been carried out, and must not be made again.
     pub fn has_unknown_outcome(&self, job: &Job) -> bool {
-        self.journal.is_on() && !job.is_idempotent()
+        self.journal.has_departed(job.id)
     }
 
     /// Ends a request that an earlier run started.

@@ -23,34 +23,28 @@ pub mod segment;
 pub mod start;
 pub mod starts;
 pub mod state;
+mod writer;
 
 use std::io;
-use std::ops::Range;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use hashbrown::HashSet;
 
-use crate::base::disk::{DiskDone, DiskJob, FileId};
+use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::keys::Keys;
 use crate::base::secret::Known;
 use crate::base::slab::Key;
 use crate::base::time::{Instant, Wall};
-use crate::crawl::journal::dead::{BLOCK_RECORD, Dead, DeadKeys, RECORD};
-use crate::crawl::journal::departures::Departures;
-use crate::crawl::journal::held::Held;
-use crate::crawl::journal::rewrite::{Rewrite, Step};
+use crate::crawl::journal::dead::{BLOCK_RECORD, RECORD};
 use crate::crawl::journal::seen::{RunsChange, SeenRuns};
 use crate::crawl::journal::start::JournalStart;
 use crate::crawl::journal::starts::{Start, Starts};
-use crate::crawl::journal::state::path_of;
+use crate::crawl::journal::writer::{EpochProgress, SegmentWriter};
 use crate::frontier::job::Job;
 use crate::frontier::request::PageKind;
 use crate::io::SharedMemory;
 use crate::sink::WriteError;
 use crate::sink::commit::{Epoch, FileLength};
-use crate::state::compaction::{Counted, Unreadable};
-use crate::state::journal::Framer;
 use crate::state::record::{
     self, About, BlockAdmission, BlockOrigin, CommitRecord, Record, WrittenBlock,
 };
@@ -63,38 +57,8 @@ pub struct Journal {
 
 /// A journal that is written.
 struct Open {
-    folder: PathBuf,
-    path: PathBuf,
-    /// The number of the segment, and that of the crawl.
-    segment: u64,
-    crawl: u64,
-    framer: Framer,
-    /// There is space for the segment up to this length, if the file system can allocate it.
-    allocated: u64,
-    /// Records that are framed once the next segment has its name.
-    held: Held,
-    rewrite: Option<Box<Rewrite>>,
-    /// How much of the segment is dead.
-    dead: Dead,
-    dead_keys: DeadKeys,
-    /// The segment is not rewritten any more.
-    is_last_segment: bool,
-    /// Bytes of it that count for nothing.
-    voids: Vec<Range<u64>>,
-    /// Segments that hold nothing more than this one: they are removed after the next commit, and after the
-    /// one under way.
-    old: Vec<PathBuf>,
-    old_next: Vec<PathBuf>,
-    /// Whether the beginning of the segment is written. Records follow only then: if it could not be
-    /// written, they would take its place.
-    is_begun: bool,
-    /// Records that were not handed to the disk yet.
-    records: Vec<u8>,
-    /// When records are handed to the disk next, if no commit does so before.
-    hand_over_at: Instant,
+    writer: SegmentWriter,
     keys: Keys,
-    /// Departures whose records may not be written, where the machine has memory for them.
-    departures: Option<Departures>,
     /// Keys of URLs that earlier runs requested without a committed result.
     requested: HashSet<u64, Known>,
     starts: Starts,
@@ -107,9 +71,6 @@ struct Open {
     is_hastened: bool,
     /// Nothing more is sent: the last commit says so.
     is_quiet: bool,
-    jobs: Vec<DiskJob>,
-    /// Bytes that were handed to the disk and are not written.
-    unwritten: usize,
     /// `STATE_SYNC`.
     interval: Duration,
     /// The last epoch that was begun.
@@ -135,22 +96,8 @@ enum Stage {
     Recorded,
 }
 
-/// The journal's file among those of the disk. Those of the sink have greater numbers.
-const FILE: FileId = FileId(0);
-
-/// Records are handed to the disk at the end of a turn, but not more often: what a process that is killed
-/// had recorded by then is known to the run that resumes the crawl. The first after a pause go at once: that a
-/// request departs is handed over before it is sent.
-const HAND_OVER_INTERVAL: Duration = Duration::from_millis(5);
-
 /// So much time is not counted at most, if a crawl in which nothing happens is killed.
 const TIME_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Records are handed to the disk when there are so many bytes of them, if no commit does so before.
-const BATCH_SIZE: usize = 256 << 10;
-
-/// So many bytes are allocated beyond the end of a segment.
-const ALLOCATED: u64 = 1 << 20;
 
 /// Most bytes of the optional fields of a request, its body among them, that a record can hold. A larger
 /// one is not in the journal: it is lost if the crawl ends before it is sent.
@@ -162,16 +109,6 @@ const NAME_ROOM: usize = 1 << 10;
 /// Beyond so many bytes that wait for the disk, no more seeds are taken in.
 const UNWRITTEN_MAX: usize = 8 << 20;
 
-/// Tags of the journal's disk jobs.
-const APPEND: u64 = 0;
-const RECORDS: u64 = 1;
-const COMMIT: u64 = 2;
-const BEGINNING: u64 = 3;
-const REMOVE: u64 = 4;
-
-/// A segment is rewritten when it is so long and half of it is dead. In tests that is often.
-const REWRITE_MIN: u64 = if cfg!(test) { 3000 } else { 64 << 20 };
-
 impl Journal {
     /// A crawl without a state on disk.
     pub fn none() -> Self {
@@ -180,58 +117,23 @@ impl Journal {
 
     /// A journal with a commit every `interval` (`STATE_SYNC`).
     pub fn new(start: JournalStart, interval: Duration, now: Instant) -> Self {
-        let (beginning, framer) = start.beginning();
-        let path = start.path.clone();
-        let (records, job, has_new) = match &start.continues {
-            Some(continues) => {
-                let length = framer.length();
-                let open = DiskJob::Open {
-                    file: FILE,
-                    path,
-                    length,
-                };
-                (Vec::new(), open, !continues.records.is_empty())
-            }
-            None => (beginning, DiskJob::Create { file: FILE, path }, true),
-        };
-        let is_begun = start.continues.is_some();
-        let continues = start.continues.unwrap_or_default();
-        let dead = Dead::of(continues.length.saturating_sub(continues.left));
-        let mut open = Open {
-            is_begun,
-            segment: start.segment,
-            crawl: start.crawl,
-            allocated: 0,
-            held: Held::default(),
-            rewrite: None,
-            dead,
-            dead_keys: DeadKeys::default(),
-            is_last_segment: false,
-            voids: continues.voids,
-            old: Vec::new(),
-            old_next: Vec::new(),
-            records,
-            framer,
-            hand_over_at: now,
+        let has_new =
+            (start.continues.as_ref()).is_none_or(|continues| !continues.records.is_empty());
+        let open = Open {
+            writer: SegmentWriter::new(&start, now),
             keys: start.keys,
-            departures: None,
             requested: HashSet::default(),
             starts: Starts::default(),
-            seen: SeenRuns::new(start.seen, start.folder.clone(), start.crawl),
-            epoch: Epoch(start.epoch),
+            seen: SeenRuns::new(start.seen, start.folder, start.crawl),
             seeds_taken: None,
             has_new,
             is_hastened: false,
             is_quiet: false,
-            jobs: vec![job],
-            unwritten: 0,
             interval,
+            epoch: Epoch(start.epoch),
             stage: Stage::Idle { due: now },
             failure: None,
-            folder: start.folder,
-            path: start.path,
         };
-        open.hand_over(BEGINNING);
         Journal {
             open: Some(Box::new(open)),
         }
@@ -240,15 +142,14 @@ impl Journal {
     /// Has departures stored in memory that outlives the process, before anything is recorded.
     pub fn set_memory(&mut self, memory: SharedMemory) {
         if let Some(open) = &mut self.open {
-            let continues = open.is_begun;
-            open.departures = Some(Departures::new(memory, open.crawl, continues));
+            open.writer.set_memory(memory);
         }
     }
 
     /// The run is over, and nothing more is recorded.
     pub fn end(&mut self) {
         if let Some(open) = &mut self.open {
-            open.departures = None;
+            open.writer.end();
         }
     }
 
@@ -277,7 +178,7 @@ impl Journal {
         if let Some(open) = self.open_for(job) {
             open.record(|out| record::encode_offered(job, replaces, None, out));
             // Its answer takes its place.
-            open.dead.add_request(job);
+            open.writer.dead().add_request(job);
         }
     }
 
@@ -292,7 +193,9 @@ impl Journal {
     pub fn record_ended(&mut self, job: &Job) {
         if let Some(open) = self.open_for(job) {
             open.record(|out| Record::Ended(job.id).encode(out));
-            open.dead.add_request(job);
+            open.writer.dead().add_request(job);
+        }
+        if let Some(open) = &mut self.open {
             open.starts.end(job.id);
         }
     }
@@ -300,14 +203,16 @@ impl Journal {
     /// Records that an attempt departs. Call it before a byte of its request leaves.
     pub fn record_departed(&mut self, job: &Job) {
         if let Some(open) = self.open_for(job) {
-            if let Some(departures) = &mut open.departures {
-                departures.push(open.keys.url(job.url.as_str()).0);
-            }
+            let key = || open.keys.url(job.url.as_str()).0;
+            open.writer.note_departure(key);
             // It is no reason for a commit.
             let has_new = open.has_new;
             open.record(|out| Record::Departed(job.id).encode(out));
-            open.dead.add(RECORD as u64);
+            open.writer.dead().add(RECORD as u64);
             open.has_new = has_new;
+        }
+        if let Some(open) = &mut self.open {
+            open.starts.depart(job.id);
         }
     }
 
@@ -350,6 +255,22 @@ impl Journal {
         start
     }
 
+    /// Whether an attempt that must not be made twice departed, and has not ended.
+    pub fn has_departed(&self, number: u64) -> bool {
+        let open = self.open.as_deref();
+        open.is_some_and(|open| open.starts.has_departed(number))
+    }
+
+    /// Nothing more is sent: records which attempts were started and did not depart.
+    pub fn record_unsent(&mut self) {
+        if let Some(open) = self.open.as_deref_mut() {
+            for number in open.starts.take_unsent() {
+                open.record(|out| Record::StartUndone(number).encode(out));
+                open.writer.dead().add(2 * RECORD as u64);
+            }
+        }
+    }
+
     /// The attempts that may depart after a commit.
     pub fn poll_started(&mut self) -> Vec<Key> {
         let open = self.open.as_deref_mut();
@@ -370,9 +291,7 @@ impl Journal {
     /// Records that all keys so far are being written to the run with this number.
     pub fn record_seen_frozen(&mut self, run: u64) {
         if let Some(open) = &mut self.open {
-            // While it is held it is not known where it will be.
-            let is_held = open.is_held();
-            (open.dead_keys).freeze(if is_held { 0 } else { open.framer.length() });
+            open.writer.freeze_keys();
             open.record(|out| Record::SeenFrozen(run).encode(out));
         }
     }
@@ -382,9 +301,7 @@ impl Journal {
         if let Some(open) = &mut self.open {
             open.record(|out| Record::SeenRuns(change.records.clone()).encode(out));
             if let Some(run) = change.records.last().filter(|_| change.has_frozen) {
-                open.dead_keys.name_run();
-                // Its keys are on disk twice.
-                open.dead.add(run.keys * size_of::<u64>() as u64);
+                open.writer.name_run(run.keys);
             }
         }
     }
@@ -422,11 +339,11 @@ impl Journal {
                 open.record(|out| record::encode_admitted_to_block(&block, &admission, out));
             }
             BlockOrigin::Journal { numbers } => {
-                open.dead.add(block.length);
+                open.writer.dead().add(block.length);
                 open.record(|out| record::encode_spill(&block, &numbers, out));
             }
             BlockOrigin::Block { file, offset } => {
-                open.dead.add(BLOCK_RECORD);
+                open.writer.dead().add(BLOCK_RECORD);
                 open.record(|out| Record::Unspilled { file, offset }.encode(out));
                 open.record(|out| record::encode_spill(&block, &[], out));
             }
@@ -443,7 +360,7 @@ impl Journal {
     /// Records that the requests of a block were read.
     pub fn record_unspilled(&mut self, file: u64, offset: u64) {
         if let Some(open) = &mut self.open {
-            open.dead.add(BLOCK_RECORD);
+            open.writer.dead().add(BLOCK_RECORD);
             open.record(|out| Record::Unspilled { file, offset }.encode(out));
         }
     }
@@ -460,14 +377,16 @@ impl Journal {
         {
             open.record(|out| record::encode_fact(about, name, at.0, value, out));
             // The next one about the same takes its place.
-            open.dead.add((name.len() + value.len() + RECORD) as u64);
+            open.writer
+                .dead()
+                .add((name.len() + value.len() + RECORD) as u64);
         }
     }
 
     /// Hands what was recorded to the disk, before the next commit.
     pub fn flush(&mut self) {
         if let Some(open) = &mut self.open {
-            open.hand_over(APPEND);
+            open.writer.flush();
         }
     }
 
@@ -499,7 +418,7 @@ impl Journal {
         let open = self.open.as_ref()?;
         match open.stage {
             Stage::Idle { due }
-                if open.has_new && open.is_begun && open.failure.is_none() && !open.is_held() =>
+                if open.has_new && open.failure.is_none() && open.writer.takes_commit() =>
             {
                 // Requests or orders wait for it.
                 let is_awaited = open.starts.is_waiting() || open.is_hastened;
@@ -538,7 +457,7 @@ impl Journal {
     pub fn is_idle(&self) -> bool {
         let open = self.open.as_ref();
         open.is_none_or(|open| {
-            open.is_begun && !open.is_held() && matches!(open.stage, Stage::Idle { .. })
+            open.writer.takes_commit() && matches!(open.stage, Stage::Idle { .. })
         })
     }
 
@@ -555,16 +474,10 @@ impl Journal {
             open.record(|out| Record::Quiet.encode(out));
         }
         open.record(|out| Record::EpochEnd(epoch.0).encode(out));
-        open.dead_keys.end_epoch();
         (open.has_new, open.is_hastened) = (false, false);
         open.starts.begin_epoch();
-        open.old_next = std::mem::take(&mut open.old);
         open.seen.begin_commit();
-        open.hand_over(APPEND);
-        open.jobs.push(DiskJob::Sync {
-            file: FILE,
-            tag: RECORDS,
-        });
+        open.writer.sync_epoch();
         open.stage = Stage::Preparing {
             files: None,
             is_synced: false,
@@ -575,10 +488,7 @@ impl Journal {
     /// The commit that begins next is the last one: the segment is not rewritten any more.
     pub fn end_rewriting(&mut self) {
         if let Some(open) = &mut self.open {
-            debug_assert!(!open.is_held(), "no commit begins then");
-            let abandoned = open.rewrite.take().map(|rewrite| rewrite.abandon());
-            open.jobs.extend(abandoned.into_iter().flatten());
-            open.is_last_segment = true;
+            open.writer.end_rewriting();
         }
     }
 
@@ -608,7 +518,10 @@ impl Journal {
             return;
         };
         let name = |file: &FileLength| {
-            let path = file.path.strip_prefix(&open.folder).unwrap_or(&file.path);
+            let path = file
+                .path
+                .strip_prefix(open.writer.folder())
+                .unwrap_or(&file.path);
             (path.to_string_lossy().into_owned(), file.length)
         };
         let commit = CommitRecord {
@@ -621,14 +534,10 @@ impl Journal {
         let has_new = open.has_new;
         let length = |name: &str| name.len() + RECORD;
         let length: usize = commit.files.iter().map(|(name, _)| length(name)).sum();
-        open.dead.add((length + 4 * RECORD) as u64);
+        open.writer.dead().add((length + 4 * RECORD) as u64);
         open.record(|out| Record::Commit(commit).encode(out));
         open.has_new = has_new;
-        open.hand_over(APPEND);
-        open.jobs.push(DiskJob::Sync {
-            file: FILE,
-            tag: COMMIT,
-        });
+        open.writer.sync_commit();
         open.stage = Stage::Recording;
     }
 
@@ -642,17 +551,7 @@ impl Journal {
             due: now + open.interval,
         };
         open.starts.commit();
-        open.dead_keys.commit();
-        for path in std::mem::take(&mut open.old_next) {
-            open.jobs.push(DiskJob::Remove {
-                file: FILE,
-                path,
-                tag: REMOVE,
-            });
-        }
-        if open.is_to_be_rewritten() {
-            open.begin_rewrite();
-        }
+        open.writer.commit(open.epoch.0);
         open.seen.handle_committed();
         Some(open.epoch)
     }
@@ -668,16 +567,12 @@ impl Journal {
     /// Whether so much waits for the disk that no seed and no request is taken in.
     pub fn is_behind(&self) -> bool {
         let open = self.open.as_ref();
-        open.is_some_and(|open| {
-            open.unwritten + open.records.len() + open.held.len() > UNWRITTEN_MAX
-        })
+        open.is_some_and(|open| open.writer.unwritten() > UNWRITTEN_MAX)
     }
 
     /// When what was recorded is to be handed to the disk: [`Journal::poll_jobs`] does so.
     pub fn hand_over_due(&self) -> Option<Instant> {
-        let open = self.open.as_ref()?;
-        let has_records = open.is_begun && !open.records.is_empty();
-        has_records.then_some(open.hand_over_at)
+        self.open.as_ref()?.writer.hand_over_due()
     }
 
     /// Jobs for the disk since the last call.
@@ -685,12 +580,7 @@ impl Journal {
         let Some(open) = self.open.as_deref_mut() else {
             return Vec::new();
         };
-        if open.is_begun && !open.records.is_empty() && open.hand_over_at <= now {
-            open.hand_over(APPEND);
-            open.hand_over_at = now + HAND_OVER_INTERVAL;
-        }
-        let mut jobs = std::mem::take(&mut open.jobs);
-        open.unwritten += jobs.iter().map(DiskJob::held).sum::<usize>();
+        let mut jobs = open.writer.poll_jobs(now);
         jobs.append(&mut open.seen.poll_jobs());
         jobs
     }
@@ -700,31 +590,26 @@ impl Journal {
         let Some(open) = self.open.as_deref_mut() else {
             return false;
         };
-        let is_of_rewrite = Rewrite::has(done);
-        if done.file != Some(FILE) && !is_of_rewrite {
+        if !SegmentWriter::has(done) {
             return open.seen.handle_disk(done);
         }
-        open.unwritten = open.unwritten.saturating_sub(done.held);
+        open.writer.handle_ended(done);
         if let Err(error) = &done.result {
-            let path = open.path.clone();
-            open.failure
-                .get_or_insert_with(|| WriteError::new(path, error));
-        } else if open.failure.is_some() {
+            open.fail(error);
+            return true;
+        }
+        if open.failure.is_some() {
             // What was lost was to be durable before this.
-        } else if is_of_rewrite {
-            open.handle_rewrite(done);
-        } else if done.tag == BEGINNING {
-            open.is_begun = true;
-        } else if done.tag == APPEND
-            && let Some(departures) = &mut open.departures
-        {
-            departures.handle_written();
-        } else if done.tag == RECORDS
-            && let Stage::Preparing { is_synced, .. } = &mut open.stage
-        {
-            *is_synced = true;
-        } else if done.tag == COMMIT {
-            open.stage = Stage::Recorded;
+            return true;
+        }
+        match open.writer.handle_disk(done) {
+            Some(EpochProgress::Synced) => {
+                if let Stage::Preparing { is_synced, .. } = &mut open.stage {
+                    *is_synced = true;
+                }
+            }
+            Some(EpochProgress::Committed) => open.stage = Stage::Recorded,
+            None => {}
         }
         true
     }
@@ -741,142 +626,27 @@ impl Open {
     /// Appends a record.
     fn record(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         self.has_new = true;
-        if self.is_held() {
-            return self.held.add(encode);
-        }
-        self.framer.frame(&mut self.records, encode);
-        if self.records.len() >= BATCH_SIZE && self.is_begun {
-            self.hand_over(APPEND);
-        }
+        self.writer.record(encode);
     }
 
-    fn is_held(&self) -> bool {
-        let is_held = |rewrite: &Rewrite| rewrite.is_held();
-        !self.held.is_empty() || self.rewrite.as_deref().is_some_and(is_held)
-    }
-
-    fn is_to_be_rewritten(&self) -> bool {
-        let length = self.framer.length();
-        let is_worth_it = length >= REWRITE_MIN && self.dead.bytes >= length / 2;
-        is_worth_it && self.rewrite.is_none() && !self.is_last_segment
-    }
-
-    /// Begins to rewrite the segment, right after a commit.
-    fn begin_rewrite(&mut self) {
-        self.dead.begin_rewrite();
-        self.hand_over(APPEND);
-        let number = self.segment + 1;
-        let (rewrite, jobs) = Rewrite::new(
-            self.crawl,
-            (self.segment, &self.path, self.framer.length()),
-            Counted {
-                epoch: self.epoch.0,
-                voids: &self.voids,
-                dead_keys: self.dead_keys.until(),
-            },
-            (number, path_of(&self.folder, number)),
-        );
-        self.rewrite = Some(Box::new(rewrite));
-        self.jobs.extend(jobs);
-    }
-
-    /// Takes a step of a millisecond at most. Returns whether there is another to take at once.
+    /// Takes a step of the rewriting. Returns whether there is another to take at once.
     fn advance_rewrite(&mut self) -> bool {
-        let is_idle = matches!(self.stage, Stage::Idle { .. });
-        while let Some(rewrite) = &mut self.rewrite {
-            match rewrite.poll() {
-                Step::Wait => return false,
-                Step::Again => return true,
-                Step::Job(job) => self.jobs.push(job),
-                Step::Length => {
-                    let length = self.framer.length();
-                    let is_last = rewrite.is_nearly_done(length);
-                    if is_last && !is_idle {
-                        // A commit is under way: its record is in this segment.
-                        return false;
-                    }
-                    rewrite.extend_to(length, is_last);
-                    self.hand_over(APPEND);
-                }
-                Step::Done => self.end_rewrite(),
-                Step::Unreadable(at) => {
-                    self.fail_rewrite(at);
-                    return false;
-                }
+        let is_committing = !matches!(self.stage, Stage::Idle { .. });
+        match self.writer.advance_rewrite(is_committing) {
+            Ok(has_step) => has_step,
+            Err(at) => {
+                let message = format!("the record at byte {} is damaged", at.offset);
+                self.fail(&io::Error::new(io::ErrorKind::InvalidData, message));
+                false
             }
         }
-        self.held.frame(&self.framer, &mut self.records)
     }
 
-    /// A job of the rewriting is done.
-    fn handle_rewrite(&mut self, done: &DiskDone) {
-        if let Some(rewrite) = &mut self.rewrite {
-            rewrite.handle_disk(done);
-        }
-    }
-
-    fn fail_rewrite(&mut self, at: Unreadable) {
-        let error = io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("the record at byte {} is damaged", at.offset),
-        );
-        let path = self.path.clone();
+    /// A write, or a read of the segment, has failed.
+    fn fail(&mut self, error: &io::Error) {
+        let path = self.writer.path().to_owned();
         self.failure
-            .get_or_insert_with(|| WriteError::new(path, &error));
-    }
-
-    /// The next segment takes the place of the present one.
-    fn end_rewrite(&mut self) {
-        let Some(rewrite) = self.rewrite.take() else {
-            return;
-        };
-        let (number, path, framer) = rewrite.into_segment();
-        let length = framer.length();
-        self.jobs.push(DiskJob::Finish {
-            file: FILE,
-            rename: None,
-        });
-        self.jobs.push(DiskJob::Open {
-            file: FILE,
-            path: path.clone(),
-            length,
-        });
-        self.segment = number;
-        self.dead.end_rewrite();
-        self.dead_keys = DeadKeys::default();
-        self.allocated = 0;
-        self.voids.clear();
-        self.framer = framer;
-        self.old.push(std::mem::replace(&mut self.path, path));
-    }
-
-    /// Hands the records to the disk.
-    fn hand_over(&mut self, tag: u64) {
-        if !self.records.is_empty() {
-            self.jobs.push(DiskJob::Append {
-                file: FILE,
-                bytes: std::mem::take(&mut self.records),
-                gzip: false,
-                tag,
-            });
-            let has_all = !self.is_held();
-            if let Some(departures) = &mut self.departures {
-                departures.hand_over(has_all);
-            }
-            self.allocate();
-        }
-    }
-
-    /// Has space allocated for the records that follow, so that they do not wait for it.
-    fn allocate(&mut self) {
-        let length = self.framer.length();
-        if length + ALLOCATED / 2 > self.allocated {
-            self.allocated = length + ALLOCATED;
-            self.jobs.push(DiskJob::Allocate {
-                file: FILE,
-                bytes: ALLOCATED,
-            });
-        }
+            .get_or_insert_with(|| WriteError::new(path, error));
     }
 }
 

@@ -11,7 +11,6 @@
 use std::path::{Path, PathBuf};
 
 use crate::base::disk::{DiskDone, DiskJob, FileId};
-use crate::crawl::journal::FILE;
 use crate::sink::directory::UNFINISHED;
 use crate::state::compaction::{Compaction, Counted, Unreadable};
 use crate::state::journal::Framer;
@@ -64,6 +63,9 @@ pub enum Step {
     /// The present segment cannot be read.
     Unreadable(Unreadable),
 }
+
+/// The present segment among the files of the disk. Those of the sink have greater numbers.
+pub const FILE: FileId = FileId(0);
 
 /// The new segment among the files of the disk.
 const NEXT: FileId = FileId(2);

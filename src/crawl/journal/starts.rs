@@ -5,7 +5,8 @@
 //! ```
 //!
 //! After a crash, what was started may have been done, and is not made again. So an attempt is started as
-//! late as possible: when it holds its slots and has its connection.
+//! late as possible: when it holds its slots and has its connection. At the end of a run that stops in order
+//! the starts of attempts that did not depart are undone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +21,8 @@ pub struct Starts {
     in_epoch: BTreeMap<u64, Key>,
     /// Attempts whose start is committed and that have not ended.
     started: BTreeSet<u64>,
+    /// Those of them that departed.
+    departed: BTreeSet<u64>,
     /// Attempts that may go on.
     resumed: Vec<Key>,
 }
@@ -69,12 +72,34 @@ impl Starts {
         std::mem::take(&mut self.resumed)
     }
 
+    /// An attempt departs.
+    pub fn depart(&mut self, number: u64) {
+        if self.started.contains(&number) {
+            self.departed.insert(number);
+        }
+    }
+
+    /// Whether an attempt departed and has not ended.
+    pub fn has_departed(&self, number: u64) -> bool {
+        self.departed.contains(&number)
+    }
+
+    /// Nothing more is sent: removes the attempts that did not depart, whose starts are to be undone.
+    pub fn take_unsent(&mut self) -> Vec<u64> {
+        let waiting = self.recorded.keys().chain(self.in_epoch.keys());
+        let started = self.started.difference(&self.departed);
+        let unsent: Vec<u64> = waiting.chain(started).copied().collect();
+        unsent.iter().for_each(|number| self.end(*number));
+        unsent
+    }
+
     /// An attempt has ended.
     pub fn end(&mut self, number: u64) {
         if !self.is_empty() {
             self.recorded.remove(&number);
             self.in_epoch.remove(&number);
             self.started.remove(&number);
+            self.departed.remove(&number);
         }
     }
 
@@ -114,5 +139,30 @@ mod tests {
         assert_eq!(starts.request(2, key(4)), Start::Waits);
         starts.end(1);
         assert_eq!(starts.request(1, key(3)), Start::New);
+    }
+
+    #[test]
+    fn the_starts_of_attempts_that_did_not_depart_are_undone() {
+        let mut starts = Starts::default();
+        let key = Key {
+            slot: 0,
+            generation: 0,
+        };
+        for number in [1, 2] {
+            starts.request(number, key);
+        }
+        starts.begin_epoch();
+        starts.commit();
+        starts.depart(1);
+        assert!(starts.has_departed(1) && !starts.has_departed(2));
+        starts.request(3, key);
+        starts.begin_epoch();
+        starts.request(4, key);
+        assert_eq!(starts.take_unsent(), [4, 3, 2]);
+        assert!(starts.take_unsent().is_empty());
+        assert_eq!(starts.request(1, key), Start::Committed);
+        assert_eq!(starts.request(2, key), Start::New);
+        starts.end(1);
+        assert_eq!(starts.take_unsent(), [2]);
     }
 }

@@ -1,15 +1,17 @@
 //! The journal on files in memory.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::base::disk::Written;
+use crate::base::disk::{FileId, Written};
 use crate::base::rng::Rng;
 use crate::crawl::journal::seen::SeenStart;
-use crate::crawl::journal::state::State;
+use crate::crawl::journal::state::{State, path_of};
+use crate::crawl::journal::writer::REWRITE_MIN;
 use crate::crawl::spill::SpillStart;
 use crate::state::journal::Reader;
 use crate::state::record::{RunRecord, SpilledBlock};
@@ -145,12 +147,22 @@ impl Trial {
     }
 
     fn is_held(&self) -> bool {
-        self.journal.open.as_ref().expect("it is on").is_held()
+        self.journal
+            .open
+            .as_ref()
+            .expect("it is on")
+            .writer
+            .is_held()
     }
 
     /// The number of the present segment.
     fn segment(&self) -> u64 {
-        self.journal.open.as_ref().expect("it is on").segment
+        self.journal
+            .open
+            .as_ref()
+            .expect("it is on")
+            .writer
+            .segment()
     }
 
     /// Checks that the segment has all of these keys.

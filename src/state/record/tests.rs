@@ -227,6 +227,7 @@ fn kinds_and_flags_keep_their_numbers() {
     check_kind(Record::Departed(0), 30);
     check_kind(Record::Requested(Vec::new()), 32);
     check_kind(Record::Started(0), 33);
+    check_kind(Record::StartUndone(0), 35);
     let spilled = Record::Spilled {
         origin: 0,
         entries: Vec::new(),

@@ -210,6 +210,9 @@ impl Committed {
             Record::Started(number) => {
                 self.started.insert(number);
             }
+            Record::StartUndone(number) => {
+                self.started.remove(&number);
+            }
             Record::Requested(keys) => self.requested.extend(keys),
             Record::SeedsTaken(lines) => self.seeds_taken = lines,
             Record::SeenFrozen(run) => {

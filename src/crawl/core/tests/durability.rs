@@ -67,9 +67,10 @@ const UNDER_WAY: Duration = Duration::from_millis(30);
 /// Gaps where requests arrive may be shorter than where they leave: connections have round trips of 5 to 50 ms.
 const ON_THE_WAY: Duration = Duration::from_micros(22_500);
 
-/// Gaps, and cancellations, that were judged in all crawls.
+/// Gaps, cancellations, and runs that were stopped in order, that were judged in all crawls.
 static GAPS_JUDGED: AtomicU64 = AtomicU64::new(0);
 static CANCELS_JUDGED: AtomicU64 = AtomicU64::new(0);
+static STOPS_JUDGED: AtomicU64 = AtomicU64::new(0);
 
 /// Requests in flight to one host.
 const CONCURRENCY: u32 = 3;
@@ -173,6 +174,10 @@ struct Trial {
     killed: BTreeMap<String, Counts>,
     /// Of each URL before the run.
     counts: BTreeMap<String, Counts>,
+    /// Requests that have a line which says that their outcome is unknown.
+    unknown: BTreeSet<String>,
+    /// Whether a run since the last one that ended in order did not: requests may be recorded as started.
+    may_have_starts: bool,
     /// What runs share that follow each other on a machine.
     shared: Shared,
 }
@@ -211,6 +216,8 @@ impl Trial {
             lost: BTreeSet::new(),
             killed: BTreeMap::new(),
             counts: BTreeMap::new(),
+            unknown: BTreeSet::new(),
+            may_have_starts: false,
             shared: Shared::new(),
             orders: Orders::default(),
             runs: 0,
@@ -281,6 +288,7 @@ impl Trial {
             (state, done) = self.resume();
             self.check_settled(&left, &done);
             self.note_killed(&left, &done);
+            self.check_unknown(&left, &done);
             if is_over {
                 assert_eq!(state.queued(), 0, "all has ended");
                 self.check_asked(&done);
@@ -625,6 +633,26 @@ impl Trial {
         }
     }
 
+    /// Only what departed has an unknown outcome, unless a run that did not end in order may have started it.
+    fn check_unknown(&mut self, left: &Left, done: &[Value]) {
+        let is_unknown = |line: &&Value| line["error"]["code"] == "cancelled.outcome_unknown";
+        for line in done.iter().filter(is_unknown) {
+            let url = text(&line["url"]);
+            // It may have been on its way when the run ended.
+            let departed = self.asked.contains_key(&url) || !line["sent"].is_null();
+            assert!(
+                departed || self.may_have_starts || self.unknown.contains(&url),
+                "{url} was never sent, and its outcome is said to be unknown"
+            );
+            self.unknown.insert(url);
+        }
+        let in_order = [FinishReason::Finished, FinishReason::Shutdown].map(Some);
+        self.may_have_starts = !in_order.contains(&left.reason);
+        if left.reason == Some(FinishReason::Shutdown) {
+            STOPS_JUDGED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Each request of a run that was killed and has no committed line is known to all later runs: the next
     /// committed line of its URL says so.
     fn note_killed(&mut self, left: &Left, done: &[Value]) {
@@ -827,7 +855,8 @@ fn nothing_is_lost_or_doubled_on_a_disk_that_fails() {
         failed.is_empty(),
         "the crawls of these seeds failed: {failed:?}"
     );
-    let judged = [&GAPS_JUDGED, &CANCELS_JUDGED].map(|judged| judged.load(Ordering::Relaxed));
-    let is_enough = judged[0] > 500 && judged[1] > 10;
+    let judged = [&GAPS_JUDGED, &CANCELS_JUDGED, &STOPS_JUDGED];
+    let judged = judged.map(|judged| judged.load(Ordering::Relaxed));
+    let is_enough = judged[0] > 500 && judged[1] > 10 && judged[2] > 10;
     assert!(is_enough || seeds.end - seeds.start < SEEDS, "{judged:?}");
 }

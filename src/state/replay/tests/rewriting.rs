@@ -29,9 +29,10 @@ fn in_pieces(bytes: &[u8], rng: &mut Rng, mut take: impl FnMut(&[u8])) {
 /// A record of a kind that random histories lack. `runs`: of the seen set, so far.
 fn extra(rng: &mut Rng, runs: &mut Vec<RunRecord>) -> Record {
     let number = 1 + rng.below(30);
-    match rng.below(7) {
+    match rng.below(8) {
         0 => Record::Departed(number),
         1 => Record::Started(number),
+        7 => Record::StartUndone(number),
         2 => Record::Requested(vec![rng.next_u64()]),
         3 => fact(&format!("h{}", rng.below(3)), number, b"x"),
         4 => fact("h0", number, b""),
