@@ -1,9 +1,6 @@
 //! Every configuration value is accepted or rejected in bounded time, and crawls work with every
 //! accepted value.
 
-#[allow(dead_code, reason = "other tests ask it for more")]
-mod loopback;
-
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
@@ -16,7 +13,7 @@ use argiope::serde_json::{Map, Value, json};
 use argiope::settings::{Setting, SettingSource, all, presets};
 use argiope::{Config, Crawler, Page, Request, Turn};
 
-use loopback::{Reply, Server};
+use crate::loopback::{Reply, Server};
 
 /// Limit of each step. All are short, except on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,17 +1,11 @@
 //! Options of a single request that override settings.
 
-#[expect(
-    dead_code,
-    reason = "servers for tests do more than this one asks of them"
-)]
-mod loopback;
-
 use std::time::Duration;
 
 use argiope::{AdmitError, Config, Crawler, Request, Truncation};
 
-use loopback::crawling::crawl;
-use loopback::{Reply, Server};
+use crate::loopback::crawling::crawl;
+use crate::loopback::{Reply, Server};
 
 fn set(config: Config, name: &str, value: &str) -> Config {
     config.with(name, value).expect("a sound setting")

@@ -1,15 +1,9 @@
 //! Cookies of a crawl: off by default, and sent only to matching requests.
 #![cfg(feature = "cookies")]
 
-#[expect(
-    dead_code,
-    reason = "servers for tests do more than this one asks of them"
-)]
-mod loopback;
-
 use argiope::{Config, Crawler, FinishReason, Page, Request};
 
-use loopback::{Asked, Reply, Server};
+use crate::loopback::{Asked, Reply, Server};
 
 /// A server that sets two cookies at the login: one for the host, and one for the domain.
 fn server() -> Server {

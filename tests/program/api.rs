@@ -1,8 +1,5 @@
 //! Each way to embed the crawler, against a small server on the loopback device.
 
-#[allow(dead_code, reason = "other tests ask it for more")]
-mod loopback;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,7 +15,7 @@ use argiope::{
     Request, ScopeMap, ScopeQuery, ScopesError, Signal, Sink, Strategy, SubmitError, Turn, Wall,
 };
 
-use loopback::{Reply, Server};
+use crate::loopback::{Reply, Server};
 
 /// No crawl here takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use argiope::{Page, Request};
 
-use super::authority::Authority;
-use super::crawling::crawl;
 use super::origin::{Origin, page};
 use super::proxy::{Manner, Proxy};
 use super::{code, config, known};
+use crate::authority::Authority;
+use crate::loopback::crawling::crawl;
 
 const URLS: usize = 40;
 

@@ -1,10 +1,5 @@
 //! Results pulled one by one by the owner of a crawl, over loopback.
 
-#[allow(dead_code, reason = "other tests ask it for more")]
-mod loopback;
-#[path = "../src/base/loud.rs"]
-mod loud;
-
 use std::time::{Duration, Instant as Clock};
 
 use argiope::base::shared::Shared;
@@ -12,7 +7,7 @@ use argiope::settings::SettingValue;
 use argiope::{Config, Crawler, FinishReason, Page, Request, Turn};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use loopback::{Reply, Server};
+use crate::loopback::{Reply, Server};
 
 /// No crawl here takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -137,7 +132,7 @@ fn waiting_for_the_descriptor_alone_misses_no_result() {
                 .build()
                 .expect("a crawler");
             if crawler.progress().io.as_str() != io {
-                loud::skip(format!("there is no {io} here"));
+                crate::loud::skip(format!("there is no {io} here"));
                 continue;
             }
             for page in 0..50 {

@@ -1,9 +1,6 @@
 //! Bodies that expand a lot when decoded, into a sink with room: timers and other connections are not
 //! delayed.
 
-#[expect(dead_code, reason = "other tests do more")]
-mod crawling;
-
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -63,7 +60,7 @@ fn endless(connections: usize) -> Acceptor {
 }
 
 fn crawler(server: &Acceptor, sink: Takes, hosts: usize, timeout: &str) -> Crawler {
-    let config = crawling::config(&[
+    let config = crate::loopback::crawling::config(&[
         ("ALLOW_NET", "loopback"),
         ("RESOLVE", &format!("*:80:{}", server.address())),
         ("DOWNLOAD_TIMEOUT", timeout),

@@ -1,9 +1,6 @@
 //! The same crawl of a scripted origin, on epoll, on io_uring and in the simulation: results are equal,
 //! except for times, local ports and the order of requests.
 
-#[path = "../src/base/loud.rs"]
-mod loud;
-
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -265,7 +262,7 @@ fn a_crawl_has_the_same_result_on_every_back_end() {
     assert_same(&lines(epoll, at, refuses), &simulated);
     match Uring::new(IoSettings::default()) {
         Ok(uring) => assert_same(&lines(uring, at, refuses), &simulated),
-        Err(reason) => loud::skip(reason),
+        Err(reason) => crate::loud::skip(reason),
     }
 }
 

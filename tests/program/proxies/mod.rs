@@ -1,11 +1,6 @@
 //! Crawls through proxies: requests as received by proxies and origins, and proxies that refuse, send
 //! invalid replies, close, or do not answer.
 
-#[expect(dead_code, reason = "other tests ask it for more")]
-#[path = "../authority/mod.rs"]
-mod authority;
-#[path = "../crawling/mod.rs"]
-mod crawling;
 mod dead;
 mod origin;
 mod proxy;
@@ -14,8 +9,8 @@ use std::io::Write;
 
 use argiope::{Config, Crawler, Page, PageKind, Request};
 
-use authority::Authority;
-use crawling::crawl;
+use crate::authority::Authority;
+use crate::loopback::crawling::crawl;
 use origin::{Origin, page, redirect};
 use proxy::{Manner, Proxy};
 
@@ -27,7 +22,7 @@ fn config(settings: &[(&str, &str)]) -> Config {
         ("FOLLOW", "all"),
         ("HOST_DOWN_AFTER", "0"),
     ];
-    crawling::config(&[&own, settings].concat())
+    crate::loopback::crawling::config(&[&own, settings].concat())
 }
 
 /// The one page that comes of this URL.

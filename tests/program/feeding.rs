@@ -1,8 +1,5 @@
 //! Request sources, and links extracted by other threads, over loopback.
 
-#[allow(dead_code, reason = "other tests ask it for more")]
-mod loopback;
-
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant as Clock};
@@ -12,7 +9,7 @@ use argiope::{
     Sink, SourceError, SourcePoll, Turn, Wake,
 };
 
-use loopback::{Reply as Answer, Server};
+use crate::loopback::{Reply as Answer, Server};
 
 /// No crawl here takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,10 +1,5 @@
 //! Owning, driving and controlling a crawl from other threads, with a small server on loopback.
 
-#[allow(dead_code, reason = "other tests ask it for more")]
-mod loopback;
-#[path = "../src/base/loud.rs"]
-mod loud;
-
 use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant as Clock};
@@ -16,7 +11,7 @@ use argiope::{
 };
 use rustix::event::{PollFd, PollFlags, epoll};
 
-use loopback::{Reply, Server};
+use crate::loopback::{Reply, Server};
 
 /// No crawl here takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -78,7 +73,7 @@ fn a_crawl_can_move_between_threads() {
         let server = Server::start(|_| Reply::page("a page"));
         let (pages, mut crawler) = kept(set(server.config(), "IO", io));
         if crawler.progress().io.as_str() != io {
-            loud::skip(format!("there is no {io} here"));
+            crate::loud::skip(format!("there is no {io} here"));
             continue;
         }
         for number in 0..40 {

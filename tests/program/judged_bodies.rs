@@ -1,10 +1,6 @@
 //! Refusals that only the body shows: a `Classify` reads its first bytes, or all of it, and its verdict counts
 //! like a status.
 
-#[allow(dead_code, reason = "its main is a user's to run")]
-#[path = "../examples/pace_by_body.rs"]
-mod pace_by_body;
-
 use std::time::Duration;
 
 use argiope::base::rng::Rng;
@@ -74,7 +70,7 @@ fn the_example_doubles_the_delay_up_to_a_minute_and_halves_it_after_ten_good_pag
         notes.borrow_mut().push(is_early);
         is_early
     });
-    let builder = pace_by_body::by_body(Crawler::builder(config()));
+    let builder = crate::pace_by_body::by_body(Crawler::builder(config()));
     let pages = crawl(builder, &web, &["a.test"], 60);
     let refused = refused.borrow().clone();
     let mut delay = 1.0;
@@ -102,7 +98,7 @@ fn the_example_doubles_the_delay_up_to_a_minute_and_halves_it_after_ten_good_pag
     assert_eq!(pages.iter().filter(|page| page.is_final).count(), 60);
 
     let web = asking(|_| true);
-    let builder = pace_by_body::by_body(Crawler::builder(config()));
+    let builder = crate::pace_by_body::by_body(Crawler::builder(config()));
     crawl(builder, &web, &["a.test"], 4);
     let asked = web.asked();
     let gaps = asked
@@ -117,7 +113,7 @@ fn the_example_is_never_faster_than_the_configured_delay() {
     let config = config().with("DOWNLOAD_DELAY", "2min").expect("valid");
     let web = asking(|asked| asked.target.ends_with('1'));
     crawl(
-        pace_by_body::by_body(Crawler::builder(config)),
+        crate::pace_by_body::by_body(Crawler::builder(config)),
         &web,
         &["a.test"],
         4,
@@ -139,7 +135,7 @@ fn the_example_doubles_the_delay_once_for_all_refusals_of_a_round() {
         Reply::page(if count <= 4 { ASKS } else { "a page" }).after(seconds(3.5))
     });
     let config = with(config(), "CONCURRENT_REQUESTS_PER_DOMAIN", 4);
-    let builder = pace_by_body::by_body(Crawler::builder(config));
+    let builder = crate::pace_by_body::by_body(Crawler::builder(config));
     crawl(builder, &web, &["a.test"], 20);
     let asked = web.asked();
     let gaps = asked

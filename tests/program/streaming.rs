@@ -1,11 +1,5 @@
 //! Bodies that a sink streams, skips or cancels, over loopback.
 
-#[expect(
-    dead_code,
-    reason = "servers for tests do more than this one asks of them"
-)]
-mod loopback;
-
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,7 +10,7 @@ use argiope::testkit::http::Step;
 use argiope::testkit::server;
 use argiope::{BodyMode, Crawler, FinishReason, Flow, Page, Reply, Request, Resume, Sink, Turn};
 
-use loopback::{Reply as Answer, Server};
+use crate::loopback::{Reply as Answer, Server};
 
 /// Most pieces in a channel.
 const PIECES: usize = 16;
