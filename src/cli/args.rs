@@ -144,6 +144,24 @@ impl Command {
     pub fn is_quiet(&self) -> bool {
         matches!(self, Command::Crawl(crawl) if crawl.quiet)
     }
+
+    /// Whether what it is run for goes to standard output. Of a crawl, its state may decide.
+    pub fn prints_data(&self) -> bool {
+        match self {
+            Command::Fetch(_)
+            | Command::Robots(_)
+            | Command::Url(_)
+            | Command::Links(_)
+            | Command::Settings(_)
+            | Command::State(_)
+            | Command::Completions(_) => true,
+            Command::Export(export) => {
+                let out = export.out.as_ref();
+                out.is_none_or(|out| out.as_os_str() == "-")
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Arguments of `crawl`.
@@ -172,7 +190,7 @@ pub struct Crawl {
     /// Write result lines to stdout; without --out nothing is written to disk
     #[arg(long, value_name = "-", value_parser = ["-"])]
     pub results: Option<String>,
-    /// Print errors only: no progress, no summary
+    /// Print errors of the crawl itself only, not of single pages: no warnings, no progress, no summary
     #[arg(long)]
     pub quiet: bool,
 
@@ -600,7 +618,8 @@ pub struct Export {
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
     /// Write CSV with these fields of result lines: url, status, error.kind, …, and those that --extract
-    /// added: title. A row for each page, its last result
+    /// added: title. A row for each page, its last result, also where robots.txt disallows it or the request failed:
+    /// --replied leaves these out
     #[arg(long, value_name = "FIELD", num_args = 1.., value_delimiter = ',', required_unless_present = "parquet")]
     pub csv: Vec<String>,
     /// Write Parquet with these fields, each with its type; not in builds without the feature parquet
@@ -610,6 +629,9 @@ pub struct Export {
     /// repeated
     #[arg(long)]
     pub all: bool,
+    /// No row for what has no status: pages that robots.txt disallows, and requests that failed
+    #[arg(long)]
+    pub replied: bool,
     /// The file, which must not exist; by default, and for -, standard output
     #[arg(short = 'o', long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -626,6 +648,7 @@ impl From<Export> for ExportArgs {
             format,
             fields,
             all: args.all,
+            replied: args.replied,
             out: args.out,
         }
     }

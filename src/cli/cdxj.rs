@@ -12,7 +12,7 @@ use argiope::sink::directory;
 use argiope::{Config, index_warc};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::Usage;
+use super::{Usage, out_file};
 
 /// Arguments of the command.
 #[derive(Clone, Debug)]
@@ -112,10 +112,8 @@ fn index_each(warcs: &[PathBuf]) -> anyhow::Result<i32> {
 
 /// One index of all in a new file, which has another name until it is complete.
 fn index_to(warcs: &[PathBuf], out: &Path) -> anyhow::Result<i32> {
-    if out.symlink_metadata().is_ok() {
-        // It is known before hours of work.
-        return Err(not_replaced(out).into());
-    }
+    // It is known before hours of work.
+    out_file::check_new("-o", out)?;
     let mut temporary = out.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", process::id()));
     let temporary = PathBuf::from(temporary);
@@ -149,16 +147,11 @@ fn give_name(temporary: &Path, out: &Path) -> anyhow::Result<()> {
         named => named,
     };
     match named {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(not_replaced(out).into()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            Err(out_file::not_replaced("-o", out).into())
+        }
         named => named.with_context(|| format!("cannot create {}", out.display())),
     }
-}
-
-fn not_replaced(out: &Path) -> Usage {
-    Usage(format!(
-        "-o {}: there is such a file, and it is not replaced; delete it, or give another name",
-        out.display()
-    ))
 }
 
 /// `folder`: of what does not fit into memory.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::pending;
 use super::rejected::NAME as REJECTED;
+use super::shell::quoted;
 
 /// A crawl that has ended.
 pub struct Closing<'a> {
@@ -122,16 +123,6 @@ impl Closing<'_> {
         let is_beyond = reached > limit.saturating_add(limit / 2);
         let higher = limit.saturating_add(if is_beyond { reached } else { limit });
         Some(format!("{flag}{higher}"))
-    }
-}
-
-/// A path as a word of the shell.
-fn quoted(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,@%=".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.into_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
 
@@ -260,7 +251,6 @@ mod tests {
             text.contains("--seeds 'my crawl/pending.jsonl' and another --out"),
             "{text}"
         );
-        assert_eq!(quoted(Path::new("it's")), r"'it'\''s'");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use argiope::settings::SettingSource;
 use argiope::sink::directory::{self, DirectoryError, DirectoryLock, InUse, NewFolders};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, Rotation, WarcOptions};
 use argiope::{Builder, Config, Crawler, Filtered, Progress, SetUpError, State, StateError, Turn};
+use serde_json::Value;
 
 use super::Usage;
 use super::admin;
@@ -33,6 +34,7 @@ use super::resume::{self, Resumed, RunInputs};
 use super::room::{Room, is_full};
 use super::signals::Received;
 use super::stderr;
+use super::stdout;
 use super::summary::summary;
 
 /// Runs the command; returns its exit code.
@@ -58,6 +60,9 @@ pub fn run(
     let inputs = inputs(&args.seeds)?;
     let continues_stdout = (resumed.as_ref()).is_some_and(|resumed| resumed.inputs.to_stdout);
     let to_stdout = args.results.is_some() || continues_stdout;
+    if to_stdout {
+        stdout::check()?;
+    }
     let stdout = match to_stdout {
         true => Some(metadata_of(&io::stdout()).context("cannot look at standard output")?),
         false => None,
@@ -304,12 +309,15 @@ pub fn run(
             .write_error()
             .is_some_and(|error| error.cause.kind() == io::ErrorKind::BrokenPipe);
     let folder = lock.get().and_then(DirectoryLock::folder);
+    let room_within = is_out_of_time(&crawler).then(|| crawler.config().stop_grace());
     let mut unkept = None;
     let kept = match (&out, &folder) {
         (Some(out), Some(folder)) if has_state => {
-            left::export_pending(&mut crawler, feeder, folder, out, &received)
+            left::export_pending(&mut crawler, feeder, folder, out, &received, room_within)
         }
-        (Some(_), Some(folder)) => left::keep_pending(&mut crawler, feeder, folder, &received),
+        (Some(_), Some(folder)) => {
+            left::keep_pending(&mut crawler, feeder, folder, &received, room_within)
+        }
         (Some(out), None) => Err(anyhow::anyhow!(
             "{} was deleted or replaced during the crawl, and no more is written there: {}",
             out.display(),
@@ -445,6 +453,15 @@ fn check_warc(config: &Config, args: &Crawl) -> Result<(), Usage> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether the crawl has reached its limit of time.
+fn is_out_of_time(crawler: &Crawler) -> bool {
+    let limit = crawler.config().get("CLOSESPIDER_TIMEOUT").map(Value::from);
+    let limit = limit
+        .and_then(|limit| limit.as_f64())
+        .filter(|limit| *limit > 0.0);
+    limit.is_some_and(|limit| crawler.progress().totals.active.as_secs_f64() >= limit)
 }
 
 /// Whether `filtered.jsonl` has lines.

@@ -100,6 +100,7 @@ pub const EXPORT: &str = "\
 Examples:
   argiope export crawl --csv url status title -o pages.csv
   argiope export crawl --csv url kind status error.code --all
+  argiope export crawl --csv url title --replied
   argiope export crawl --csv url meta.customer | head
   argiope export crawl --parquet url status sent latency -o pages.parquet";
 

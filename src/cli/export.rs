@@ -17,7 +17,7 @@ use self::csv::Csv;
 use self::fields::{Field, Row, may_be_extracted};
 #[cfg(feature = "parquet")]
 use self::parquet_file::ParquetFile;
-use super::Usage;
+use super::{Usage, out_file};
 
 /// Arguments of the command.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct ExportArgs {
     pub fields: Vec<String>,
     /// Every result line is a row, and not only the last one of each page.
     pub all: bool,
+    /// Only lines with a status are rows.
+    pub replied: bool,
     /// Where the table is written; standard output without it, or for `-`.
     pub out: Option<PathBuf>,
 }
@@ -70,14 +72,20 @@ impl From<io::Error> for AddError {
 /// Runs the command; returns its exit code.
 pub fn run(args: &ExportArgs) -> anyhow::Result<i32> {
     let folder = args.folder.as_path();
+    let is_file = |out: &&PathBuf| out.as_os_str() != "-";
+    let out = args.out.as_ref().filter(is_file);
+    if let Some(out) = out {
+        out_file::check_new("-o", out)?;
+    }
     check_crawl(folder)?;
     let extracted = extracted_in(folder, &args.fields)?;
     let fields: Vec<Field> = (args.fields.iter())
-        .map(|name| Field::parse(name, &extracted))
+        .map(|name| {
+            Field::parse(name, &extracted).map_err(|error| of_directory(name).unwrap_or(error))
+        })
         .collect::<Result<_, _>>()?;
     check_format(args.format, &fields)?;
-    let is_file = |out: &&PathBuf| out.as_os_str() != "-";
-    let Some(out) = args.out.as_ref().filter(is_file) else {
+    let Some(out) = out else {
         if args.format == Format::Parquet && io::stdout().is_terminal() {
             return Err(
                 Usage("--parquet: a terminal cannot show it; give -o FILE".to_owned()).into(),
@@ -97,11 +105,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<i32> {
     };
     let file = match File::create_new(out) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            return Err(Usage(format!(
-                "-o {}: there is such a file, and it is not replaced; delete it, or give another name",
-                out.display()
-            ))
-            .into());
+            return Err(out_file::not_replaced("-o", out).into());
         }
         created => created.with_context(|| format!("{}: cannot be written", out.display()))?,
     };
@@ -111,6 +115,16 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<i32> {
         return Err(failure.at(&out.display().to_string()));
     }
     Ok(0)
+}
+
+/// The error of a directory among the fields.
+fn of_directory(name: &str) -> Option<Usage> {
+    let error = || {
+        Usage(format!(
+            "{name:?} is a directory, and no field: a table is of one crawl, as by argiope export {name} --csv url"
+        ))
+    };
+    Path::new(name).is_dir().then(error)
 }
 
 /// Writes the result lines of a crawl as a table.
@@ -183,9 +197,12 @@ fn export(args: &ExportArgs, table: &mut impl Table) -> Result<(), Failure> {
             }
             LineEnd::Whole => Row::parse(line.text)
                 .map_err(AddError::Value)
-                .and_then(|row| match args.all || row.is_page() {
-                    true => table.add(&row),
-                    false => Ok(()),
+                .and_then(|row| {
+                    let is_row = args.all || row.is_page();
+                    match is_row && !(args.replied && row.has_no_reply()) {
+                        true => table.add(&row),
+                        false => Ok(()),
+                    }
                 }),
             LineEnd::TooLong => Err(AddError::Value(format!(
                 "it is longer than {LINE_MAX} bytes"

@@ -1,5 +1,7 @@
 //! Submits the URLs of the command line and of seeds files to the crawl, from a separate thread.
 
+mod form;
+
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::fs::File;
@@ -10,12 +12,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use argiope::parts::SeedColumns;
 use argiope::settings::{HostsBound, Lack, PublicHosts};
 use argiope::{AdmitError, Config, CrawlUrl, Handle, Request, SeedError, SubmitError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use self::form::Form;
 use super::Usage;
 use super::rejected::Rejected;
 use super::seeds::{self, SeedLine, SeedLines, SeedLinesError};
@@ -53,41 +55,6 @@ struct Input {
     form: Form,
 }
 
-/// The form of a file, by its first line that is no comment.
-enum Form {
-    NotKnown,
-    /// A seeds line in each line.
-    Lines,
-    /// Rows of CSV under a header.
-    Rows(SeedColumns),
-}
-
-impl Form {
-    /// The seeds line that a line of the file has: none in the header.
-    fn seed(&mut self, text: String) -> Result<String, (String, SeedError)> {
-        if let Form::NotKnown = self {
-            let begun = text.trim_start_matches('\u{feff}').trim();
-            if begun.is_empty() || begun.starts_with('#') {
-                return Ok(text);
-            }
-            match SeedColumns::of_header(&text) {
-                Some(columns) => {
-                    *self = Form::Rows(columns);
-                    return Ok(String::new());
-                }
-                None => *self = Form::Lines,
-            }
-        }
-        match self {
-            Form::Rows(columns) => match columns.seed(&text) {
-                Ok(seed) => Ok(seed.into_owned()),
-                Err(error) => Err((text, error)),
-            },
-            Form::NotKnown | Form::Lines => Ok(text),
-        }
-    }
-}
-
 /// Result of one line.
 #[expect(
     clippy::large_enum_variant,
@@ -120,7 +87,7 @@ const PAUSE: Timespec = Timespec {
 };
 
 impl Seeds {
-    /// Opens every file, so that an unreadable one is a usage error before the crawl starts.
+    /// Opens every file, so that an unreadable one, and one that is no list, is a usage error before the crawl starts.
     pub fn open(urls: &[String], files: &[PathBuf]) -> Result<Self, Usage> {
         Seeds::open_as(urls, files, is_read_last)
     }
@@ -136,14 +103,17 @@ impl Seeds {
         is_pipe: impl Fn(&Path) -> bool,
     ) -> Result<Self, Usage> {
         let open = |path: &PathBuf| {
-            let name: Arc<str> = path.display().to_string().into();
-            let lines = seeds::open(&name).map_err(|error| Usage(format!("--seeds: {error}")))?;
+            let refused = |error| Usage(format!("--seeds: {error}"));
+            let mut lines = seeds::open(&path.display().to_string()).map_err(refused)?;
             let is_pipe = is_pipe(path);
+            if !is_pipe {
+                lines.check_beginning().map_err(refused)?;
+            }
             Ok(Input {
-                name,
+                name: lines.name().into(),
                 lines,
                 is_pipe,
-                form: Form::NotKnown,
+                form: Form::default(),
             })
         };
         let inputs = files.iter().map(open).collect::<Result<Vec<_>, Usage>>()?;
@@ -762,6 +732,9 @@ pub fn feed(
 
 /// The error of a file that cannot be read to its end, and what can be done.
 fn of_file(error: &SeedLinesError, is_resumable: bool) -> String {
+    if let SeedLinesError::NotLines { .. } = error {
+        return format!("--seeds: {error}");
+    }
     let remedy = match (error.is_of_machine(), is_resumable) {
         (true, true) => "once it can be read, continue with --resume",
         (false, true) => "add a mended copy of it with --resume --seeds COPY",

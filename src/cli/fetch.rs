@@ -17,6 +17,7 @@ use super::args::Fetch;
 use super::crawl::set_up;
 use super::hints;
 use super::mistakes;
+use super::out_file;
 use super::settings::CommandValues;
 use super::signals::Received;
 use super::stderr;
@@ -36,24 +37,9 @@ struct Seen {
 
 /// Refuses a file for the body that cannot be written, before anything is sent.
 fn check_body_out(args: &Fetch) -> Result<(), Usage> {
-    let Some(path) = args
-        .body_out
-        .as_deref()
-        .filter(|path| *path != Path::new(STDOUT))
-    else {
-        return Ok(());
-    };
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let why = match parent {
-        _ if path.is_dir() => "it is a directory: name a file",
-        Some(parent) if !parent.is_dir() => {
-            "its folder does not exist: name a file in one that does"
-        }
-        _ => return Ok(()),
-    };
-    Err(Usage(format!("-o {}: {why}", path.display())))
+    let is_file = |path: &&Path| *path != Path::new(STDOUT);
+    let file = args.body_out.as_deref().filter(is_file);
+    file.map_or(Ok(()), |path| out_file::check("-o", path))
 }
 
 /// Runs the command; returns its exit code.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::iter;
 use std::path::Path;
+use std::time::Duration;
 
 use argiope::Crawler;
 
@@ -13,12 +14,13 @@ use super::signals::Received;
 use super::unread;
 
 /// Writes the queued requests and the unread seeds to `pending.jsonl`. Returns their count, and the error
-/// of reading the seeds, if any.
+/// of reading the seeds, if any. `room_within`: how long space is waited for; `None`: until a stop signal.
 pub fn keep_pending(
     crawler: &mut Crawler,
     feeder: Feeder,
     out: &Path,
     received: &Received,
+    room_within: Option<Duration>,
 ) -> anyhow::Result<(u64, Option<String>)> {
     let patience = crawler.config().stop_grace();
     let mut unfed = feeder.unfed(patience, received);
@@ -28,7 +30,8 @@ pub fn keep_pending(
         pending::NAME,
         "discard the queued requests",
         received.clone(),
-    );
+    )
+    .for_at_most(room_within);
     let count = pending::write(queued.chain(unread), out, &mut |error| room.wait(error))
         .map_err(|error| anyhow::anyhow!("{error:#}; what is not in it is lost"))?;
     Ok((count, unfed.and_then(Unfed::failure)))
@@ -45,6 +48,7 @@ pub fn export_pending(
     folder: &Path,
     out: &Path,
     received: &Received,
+    room_within: Option<Duration>,
 ) -> anyhow::Result<(u64, Option<String>)> {
     let patience = crawler.config().stop_grace();
     let is_of_pipe = feeder.is_of_pipe();
@@ -68,7 +72,8 @@ pub fn export_pending(
             "the state",
             "discard what pipes delivered",
             received.clone(),
-        );
+        )
+        .for_at_most(room_within);
         let submitted = submitted.take().into_iter();
         let all = submitted.chain(pipes.iter_mut().flatten());
         let written = unread::write(all, folder, &mut |error| room.wait(error));

@@ -23,10 +23,12 @@ mod feed;
 mod filtered;
 mod seed_file;
 mod seeds;
+mod shell;
 mod left;
 mod pending;
 mod unread;
 mod rejected;
+mod out_file;
 mod room;
 mod signals;
 mod progress;
@@ -45,6 +47,7 @@ mod json_lines;
 
 mod logger;
 mod stderr;
+mod stdout;
 
 use std::fmt;
 use std::io;
@@ -82,6 +85,9 @@ pub fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<i32> {
     // Before settings are read, because `CONCURRENT_REQUESTS = 0` depends on the open-file limit.
     argiope::raise_open_files();
+    if command.prints_data() {
+        stdout::check()?;
+    }
     match command {
         Command::Crawl(args) => {
             if args.resume {

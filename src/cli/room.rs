@@ -1,7 +1,7 @@
 //! Waits for space on a full disk.
 
 use std::io::{self, ErrorKind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::signals::Received;
 
@@ -11,6 +11,8 @@ pub struct Room {
     effect_of_stop: &'static str,
     received: Received,
     stops: usize,
+    /// When waiting is given up without a signal.
+    until: Option<Instant>,
     reported: bool,
 }
 
@@ -22,8 +24,15 @@ impl Room {
             effect_of_stop,
             stops: received.stops(),
             received,
+            until: None,
             reported: false,
         }
+    }
+
+    /// Waits no longer than this, if a time is given.
+    pub fn for_at_most(mut self, patience: Option<Duration>) -> Self {
+        self.until = patience.map(|patience| Instant::now() + patience);
+        self
     }
 
     /// Waits for one interval; returns whether to try again.
@@ -35,7 +44,8 @@ impl Room {
                 self.effect_of_stop
             );
         }
-        !self.received.wait_for_stop(self.stops, PAUSE)
+        let is_over = self.until.is_some_and(|until| until <= Instant::now());
+        !is_over && !self.received.wait_for_stop(self.stops, PAUSE)
     }
 }
 

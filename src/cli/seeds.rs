@@ -1,10 +1,14 @@
 //! Reads seeds files and standard input line by line, in bounded memory: plain, gzip or zstd.
 
+mod beginning;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
 use argiope::parts::{Budget, CodingError, Decoder};
+
+use self::beginning::{BEGINNING, Content};
 
 /// The lines of a seeds file with their numbers, from 1.
 ///
@@ -14,7 +18,11 @@ pub struct SeedLines<R> {
     source: R,
     name: String,
     stage: Stage,
+    /// Whether the beginning of the text was checked.
+    is_checked: bool,
     decoder: Option<Decoder>,
+    /// The command that does the same as the decoder.
+    decompress: Option<&'static str>,
     block: Box<[u8]>,
     /// Bytes read and not yet returned, from `from` on.
     text: Vec<u8>,
@@ -25,6 +33,8 @@ pub struct SeedLines<R> {
     number: u64,
     /// Whether the rest of a line that was too long is being skipped.
     overlong: bool,
+    /// Bytes of that line that were skipped.
+    skipped: u64,
     /// The error that ended the source, if any.
     failure: Option<SeedLinesError>,
 }
@@ -85,6 +95,28 @@ pub enum SeedLinesError {
         #[source]
         cause: CodingError,
     },
+    /// The file is no list of seeds.
+    #[error("{name} is {}, and no list with a seed in each line: {cure}", content.name())]
+    NotLines {
+        /// The file, as given.
+        name: String,
+        /// What it is.
+        content: Content,
+        /// How a list is made of it.
+        cure: String,
+    },
+    /// A line does not end.
+    #[error(
+        "{name}:{number}: the line is longer than {} MiB, which no line of a list is: give a file with a seed in each \
+         line",
+        SKIPPED_MAX >> 20
+    )]
+    Endless {
+        /// The file, as given.
+        name: String,
+        /// The line.
+        number: u64,
+    },
     /// This line is too long to be a seed.
     #[error("{name}:{number}: the line is longer than {LINE_MAX} bytes")]
     TooLong {
@@ -109,7 +141,9 @@ impl SeedLinesError {
         match self {
             SeedLinesError::Open { .. }
             | SeedLinesError::Read { .. }
-            | SeedLinesError::Coding { .. } => false,
+            | SeedLinesError::Coding { .. }
+            | SeedLinesError::NotLines { .. }
+            | SeedLinesError::Endless { .. } => false,
             SeedLinesError::TooLong { .. } | SeedLinesError::NotText { .. } => true,
         }
     }
@@ -156,7 +190,7 @@ impl SeedLinesError {
 pub fn open(name: &str) -> Result<SeedLines<File>, SeedLinesError> {
     let (name, file) = match name {
         "-" => (
-            "standard input",
+            STDIN,
             io::stdin().as_fd().try_clone_to_owned().map(File::from),
         ),
         name => (name, File::open(name)),
@@ -184,15 +218,55 @@ impl<R: Read> SeedLines<R> {
             source,
             name: name.into(),
             stage: Stage::Beginning,
+            is_checked: false,
             decoder: None,
+            decompress: None,
             block: vec![0; BLOCK_SIZE].into(),
             text: Vec::new(),
             from: 0,
             searched: 0,
             number: 0,
             overlong: false,
+            skipped: 0,
             failure: None,
         }
+    }
+
+    /// Checks that the source is a list of lines, as far as its beginning shows. Reads no more of it than its first
+    /// line.
+    ///
+    /// # Errors
+    /// It is something else. No line follows.
+    pub fn check_beginning(&mut self) -> Result<(), SeedLinesError> {
+        if std::mem::replace(&mut self.is_checked, true) {
+            return Ok(());
+        }
+        while matches!(self.stage, Stage::Beginning | Stage::Reading)
+            && self.text.len() < BEGINNING
+            && !self.text.contains(&b'\n')
+        {
+            self.read_or_fail();
+        }
+        let beginning = &self.text[..self.text.len().min(BEGINNING)];
+        let Some(content) = Content::of(beginning) else {
+            return Ok(());
+        };
+        self.stage = Stage::Over;
+        self.text.clear();
+        let name = match self.name.as_str() {
+            STDIN => "/dev/stdin",
+            name => name,
+        };
+        Err(SeedLinesError::NotLines {
+            cure: content.cure(name, self.decompress),
+            name: self.name.clone(),
+            content,
+        })
+    }
+
+    /// Name of the source, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Source of the lines.
@@ -221,6 +295,7 @@ impl<R: Read> SeedLines<R> {
         let line = self.from..end;
         self.from = self.searched;
         if std::mem::take(&mut self.overlong) {
+            self.skipped = 0;
             return None;
         }
         self.number += 1;
@@ -246,6 +321,14 @@ impl<R: Read> SeedLines<R> {
         SeedLinesError::TooLong {
             name: self.name.clone(),
             number: self.number,
+        }
+    }
+
+    /// Reads the next block. An error is the last item, after the lines that were read before it.
+    fn read_or_fail(&mut self) {
+        if let Err(error) = self.read_on() {
+            self.stage = Stage::Ended;
+            self.failure = Some(error);
         }
     }
 
@@ -276,7 +359,10 @@ impl<R: Read> SeedLines<R> {
         }
         let read = &self.block[..filled];
         if beginning {
-            self.decoder = decoder_for(read);
+            (self.decoder, self.decompress) = match coding_of(read) {
+                Some((coding, command)) => (Some(decoder_for(coding)), Some(command)),
+                None => (None, None),
+            };
             if self.stage == Stage::Beginning {
                 self.stage = Stage::Reading;
             }
@@ -302,6 +388,9 @@ impl<R: Read> Iterator for SeedLines<R> {
     type Item = Result<SeedLine, SeedLinesError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Err(error) = self.check_beginning() {
+            return Some(Err(error));
+        }
         loop {
             while let Some(end) = self.line_end() {
                 if let Some(line) = self.take(end) {
@@ -323,35 +412,45 @@ impl<R: Read> Iterator for SeedLines<R> {
                 }
                 Stage::Beginning | Stage::Reading => {
                     if self.text.len() - self.from > LINE_MAX {
+                        self.skipped += (self.text.len() - self.from) as u64;
                         self.from = self.text.len();
+                        if self.skipped > SKIPPED_MAX {
+                            self.stage = Stage::Over;
+                            return Some(Err(SeedLinesError::Endless {
+                                name: self.name.clone(),
+                                number: self.number,
+                            }));
+                        }
                         if !std::mem::replace(&mut self.overlong, true) {
                             self.number += 1;
                             return Some(Err(self.too_long()));
                         }
                     }
-                    if let Err(error) = self.read_on() {
-                        self.stage = Stage::Ended;
-                        self.failure = Some(error);
-                    }
+                    self.read_or_fail();
                 }
             }
         }
     }
 }
 
-/// Decoder for the compression detected from the first bytes of a file. No text starts with them.
-fn decoder_for(beginning: &[u8]) -> Option<Decoder> {
-    let coding: &[u8] = match beginning {
-        [0x1f, 0x8b, ..] => b"gzip",
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => b"zstd",
-        _ => return None,
-    };
+/// The compression detected from the first bytes of a file, and the command that decompresses it. No text starts with
+/// these bytes.
+fn coding_of(beginning: &[u8]) -> Option<(&'static [u8], &'static str)> {
+    match beginning {
+        [0x1f, 0x8b, ..] => Some((b"gzip", "gzip -dc")),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some((b"zstd", "zstd -dc")),
+        _ => None,
+    }
+}
+
+/// Decoder for a compression.
+fn decoder_for(coding: &'static [u8]) -> Decoder {
     // The user's own file, decoded in blocks: its size and ratio need no limit.
     let budget = Budget {
         bytes_max: u64::MAX,
         ratio_max: u64::MAX,
     };
-    Some(Decoder::new([coding], budget).expect("a known coding"))
+    Decoder::new([coding], budget).expect("a known coding")
 }
 
 /// Size of a block. At gzip's maximum ratio of 1000, it decodes to 16 MiB.
@@ -359,6 +458,12 @@ const BLOCK_SIZE: usize = 16 << 10;
 
 /// Maximum length of a line: a seed is a URL, or an object with a body to be posted.
 const LINE_MAX: usize = 4 << 20;
+
+/// Bytes of a line that are skipped before it counts as endless: some seconds of a slow disk.
+const SKIPPED_MAX: u64 = 64 << 20;
+
+/// Name of standard input in messages and in `rejected.jsonl`.
+const STDIN: &str = "standard input";
 
 /// Number of bytes that show whether a file is compressed.
 const MAGIC_SIZE: usize = 4;

@@ -10,6 +10,7 @@ mod line_file;
 mod lines;
 mod lock;
 mod outputs;
+mod own;
 mod resume;
 mod trimmed;
 
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 pub use self::control::{ControlFiles, prepare_run_log};
 pub use self::discard::{NewFolders, discard};
 pub use self::error::DirectoryError;
+use self::kept::Kept;
 pub use self::kept::KeptInput;
 pub(super) use self::line_file::LineFileName;
 pub use self::lines::{LineAt, LineEnd, LineFile, LineFileReader, LineReader};
@@ -37,7 +39,7 @@ use crate::sink::commit::Commit;
 /// crawl; with `overwrite` the files of the earlier crawl are deleted, and no others. A list of rejected seeds alone is
 /// no crawl, and is deleted: none of its seeds could be sent. An input of
 /// this crawl that would be deleted is renamed to its name with `.old` or `.oldN` appended, with a
-/// warning; no file is replaced. A file to which standard output is redirected is kept, and does
+/// warning; no file is replaced. So is a file of lines that begins as none that a crawl has written. A file to which standard output is redirected is kept, and does
 /// not count as an earlier crawl.
 ///
 /// Makes blocking calls to the file system, as only the functions of this file do on this floor: they run
@@ -80,12 +82,15 @@ pub fn prepare(
         }
         let mut useless = Vec::new();
         for file in &old.files {
-            if is_any_of(file, in_use.inputs) {
-                KeptInput::new(file)
-                    .and_then(|input| input.rename())
-                    .map_err(|cause| failed(file, cause))?;
-            } else {
-                useless.push(file);
+            let kept_as = match is_any_of(file, in_use.inputs) {
+                true => Some(Kept::Input),
+                false => is_foreign(file).then_some(Kept::Foreign),
+            };
+            match kept_as {
+                Some(why) => KeptInput::new(file)
+                    .and_then(|input| input.rename(why))
+                    .map_err(|cause| failed(file, cause))?,
+                None => useless.push(file),
             }
         }
         for file in useless {
@@ -266,6 +271,11 @@ fn is_any_of(path: &Path, files: &[Metadata]) -> bool {
     })
 }
 
+/// Whether a file is certainly none that a crawl has written.
+fn is_foreign(file: &Path) -> bool {
+    matches!(own::is_of_a_crawl(file), Ok(false))
+}
+
 /// Files of an earlier crawl in a directory.
 #[derive(Debug, Default)]
 struct EarlierCrawl {
@@ -367,13 +377,17 @@ const PROBE: &str = ".argiope-probe";
 mod tests {
     use super::*;
 
-    /// A directory with these files, each containing its own name.
+    /// A directory with these files, each containing its own name, or a line as a crawl writes it.
     fn folder(files: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for file in files {
             let path = folder.path().join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, file).unwrap();
+            let text = match *file {
+                "results.jsonl" => "{\"id\": 1, \"parent\": null}\n",
+                file => file,
+            };
+            fs::write(path, text).unwrap();
         }
         folder
     }
@@ -504,6 +518,23 @@ mod tests {
         for file in others {
             assert!(folder.path().join(file).exists(), "{file}");
         }
+    }
+
+    #[test]
+    fn overwriting_keeps_a_file_that_no_crawl_has_written() {
+        let folder = folder(&["stats.json", "results.jsonl", "links.jsonl"]);
+        let path = |name: &str| folder.path().join(name);
+        drop(prepare(folder.path(), true, InUse::default()).unwrap());
+        assert_eq!(entries(folder.path()).unwrap(), [path("links.jsonl.old")]);
+        fs::write(path("results.jsonl"), "{\"id\": 1, \"title\": \"Tea\"}\n").unwrap();
+        fs::write(path("links.jsonl"), "my links").unwrap();
+        drop(prepare(folder.path(), true, InUse::default()).unwrap());
+        let names = ["links.jsonl.old", "links.jsonl.old2", "results.jsonl.old"];
+        assert_eq!(entries(folder.path()).unwrap(), names.map(path));
+        assert_eq!(
+            fs::read_to_string(path("links.jsonl.old2")).unwrap(),
+            "my links"
+        );
     }
 
     #[test]

@@ -268,3 +268,22 @@ fn the_summary_has_all_that_is_queued_though_pending_jsonl_cannot_be_written() {
         ended.err
     );
 }
+
+#[test]
+fn overwrite_keeps_results_that_no_crawl_has_written() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let crawl = Crawl::of(&[&server.url("/"), "--overwrite"]).aloud();
+    let own = "{\"id\": 1, \"title\": \"mine\"}\n";
+    fs::create_dir(crawl.folder().join("out")).expect("a folder");
+    crawl.file("out/results.jsonl", own.as_bytes());
+    let ended = crawl.try_run().expect(0);
+    let warning = "results.jsonl was not written by a crawl: it is kept as out/results.jsonl.old";
+    assert!(ended.err.contains(warning), "{}", ended.err);
+    // That of the crawl is replaced.
+    let ended = crawl.try_run().expect(0);
+    assert!(!ended.err.contains("was not written"), "{}", ended.err);
+    let crawled = crawl.left(ended);
+    assert_eq!(crawled.read("results.jsonl.old"), own);
+    assert!(!crawled.out().join("results.jsonl.old2").exists());
+    assert_eq!(crawled.lines().len(), 1);
+}

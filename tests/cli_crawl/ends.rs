@@ -255,3 +255,34 @@ fn the_lock_of_a_killed_crawl_is_released() {
         .wait()
         .expect(0);
 }
+
+#[test]
+fn a_limit_of_time_ends_a_crawl_whose_standard_output_is_full() {
+    // With requests left, and with none.
+    for (pages, delay) in [(100, "200ms"), (1, "0")] {
+        let server = Server::new(|_: &Asked| page("a page"));
+        let delay = format!("DOWNLOAD_DELAY={delay}");
+        let limits = ["--max-time", "2s", "--stop-grace", "1s", "-s", &delay];
+        let (crawl, _) = of_pages(&server, pages, &limits);
+        let crawl = crawl.with(&["--results", "-"]).aloud();
+        let mut command = Command::new("bash");
+        command.args(["-c", r#"exec "$0" "$@" > /dev/full"#]);
+        command.arg(crawl.command().get_program());
+        command.args(crawl.command().get_args());
+        let ended = Going::start_command(command, crawl.folder(), b"").wait();
+        let ended = ended.expect(1);
+        let took = ended.took.as_secs_f64();
+        assert!((1.9..8.0).contains(&took), "{took} s: {}", ended.err);
+        let errors = [
+            "disk full",
+            "No space left",
+            "results written before are kept",
+        ];
+        for part in errors {
+            assert!(ended.err.contains(part), "{part}: {}", ended.err);
+        }
+        // All of them: no line was written.
+        let unsaved = format!("{pages} queued requests are not saved");
+        assert!(ended.err.contains(&unsaved), "{}", ended.err);
+    }
+}

@@ -54,3 +54,4 @@ mod stopping;
 mod timeouts;
 mod tls;
 mod usage;
+mod wrong_files;

@@ -467,6 +467,35 @@ const MISTAKES: &[Mistake] = &[
         &["the seeds contain no URL", "give one per line"],
         "crawl --seeds a URL NET",
     ),
+    with(
+        &[("urls.json", "[\"{url}\"]\n"), ("urls.txt", "{url}\n")],
+        "crawl --seeds urls.json",
+        &[
+            "--seeds: urls.json is a JSON array",
+            "jq -r '.[]' urls.json",
+        ],
+        "crawl --seeds urls.txt NET",
+    ),
+    with(
+        &[
+            ("map.xml", "<?xml version='1.0'?>\n<urlset></urlset>\n"),
+            ("map.jsonl", "{\"url\": \"{url}\", \"sitemap\": 1}\n"),
+        ],
+        "crawl URL --seeds map.xml",
+        &["map.xml is a sitemap", "\"sitemap\": 1}"],
+        "crawl --seeds map.jsonl NET",
+    ),
+    with(
+        &[("a", "{url}x, {url}y\n"), ("b", "{url}x\n{url}y\n")],
+        "crawl --results - --quiet --seeds a",
+        &["the seeds contain no URL (1 line is invalid)"],
+        "crawl --seeds b NET",
+    ),
+    of(
+        "crawl --seeds /dev/zero",
+        &["--seeds: /dev/zero is no text", "a URL in each line"],
+        "crawl URL NET",
+    ),
     of(
         "crawl --seeds .",
         &["--seeds: ", "directory"],
@@ -568,6 +597,38 @@ const MISTAKES: &[Mistake] = &[
         "crawl URL --out file",
         &["file is not a directory", "--out"],
         "crawl URL NET --out folder",
+    ),
+    // Tables of results.
+    of(
+        "export --csv url status .",
+        &[
+            "--csv has taken .",
+            "write argiope export . --csv url status",
+        ],
+        "crawl URL NET --out . && export . --csv url status",
+    ),
+    of(
+        "export . --csv url -o .",
+        &["-o .: it is a directory: name a file"],
+        "crawl URL NET --out . && export . --csv url -o a.csv",
+    ),
+    of(
+        "export . --csv url -o none/a.csv",
+        &["-o none/a.csv: its folder does not exist"],
+        "crawl URL NET --out . && export . --csv url -o a.csv",
+    ),
+    of(
+        "export . --csv url -o /dev/null",
+        &[
+            "-o /dev/null: it is not a new file",
+            "write -o - > /dev/null",
+        ],
+        "crawl URL NET --out . && export . --csv url -o -",
+    ),
+    of(
+        "export . --csv url -o /dev/stdout",
+        &["-o /dev/stdout: it is not a new file", "write -o -\n"],
+        "crawl URL NET --out . && export . --csv url -o -",
     ),
     // Other commands.
     of(

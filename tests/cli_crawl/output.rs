@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::run::{Crawl, Going, check_refused};
-use crate::server::{Asked, Server, Step, page, redirect, reply};
+use crate::server::{Asked, Server, Step, not_found, page, redirect, reply};
 
 fn web(asked: &Asked) -> Vec<Step> {
     match asked.target.as_str() {
@@ -243,6 +244,66 @@ fn fields_of_all_result_lines_are_exported_as_csv() {
     assert!(damaged.out.starts_with("id\n0\n1\n"), "{}", damaged.out);
     let named = damaged.err.contains("1 damaged lines") && damaged.err.contains("line 1 of");
     assert!(named, "{}", damaged.err);
+}
+
+#[test]
+fn rows_without_a_reply_are_left_out_of_a_table_on_request() {
+    let server = Server::new(|asked: &Asked| match asked.target.as_str() {
+        "/robots.txt" => reply("200 OK", &[], b"User-agent: *\nDisallow: /private"),
+        "/" => page("<a href=/private>p</a><a href=/broken>b</a><a href=/none>n</a>"),
+        "/broken" => vec![Step::Close],
+        _ => not_found(),
+    });
+    let obey = ["-s", "ROBOTSTXT_OBEY=true"];
+    let crawled = Crawl::of(&[&server.url("/")]).with(&obey).run();
+    let folder = crawled.out().parent().expect("a parent").to_owned();
+    let export = |args: &[&str]| {
+        let args = [&["export", "out", "--csv", "status", "error.code"], args].concat();
+        let table = Going::start(&args, &folder, b"").wait().expect(0).out;
+        let mut rows: Vec<String> = table.lines().skip(1).map(str::to_owned).collect();
+        rows.sort();
+        rows
+    };
+    let all = export(&[]);
+    assert_eq!(all.len(), 4, "{all:?}");
+    assert!(all.contains(&",robots.disallowed".to_owned()), "{all:?}");
+    assert_eq!(export(&["--replied"]), ["200,", "404,"]);
+    assert_eq!(export(&["--replied", "--all"]), ["200,", "200,", "404,"]);
+}
+
+#[test]
+fn a_directory_among_the_fields_of_a_table_is_pointed_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("results.jsonl"), "{\"id\": 1}\n").expect("a file");
+    fs::create_dir(folder.path().join("second")).expect("a folder");
+    let args = ["export", ".", "--csv", "url", "second"];
+    let refused = Going::start(&args, folder.path(), b"").wait();
+    let says = ["\"second\" is a directory", "argiope export second --csv"];
+    check_refused(&refused, &says);
+}
+
+#[test]
+fn standard_output_that_is_closed_is_an_error_at_once() {
+    let server = Server::new(web);
+    let url = server.url("/");
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |line: &str, redirection: &str| {
+        let script = format!(r#"exec "$0" {line} {redirection}"#);
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_argiope")]);
+        Going::start_command(command, folder.path(), b"").wait()
+    };
+    let crawl = format!("crawl {url} --allow-net loopback -s DOWNLOAD_DELAY=0");
+    let fetch = format!("fetch {url} --allow-net loopback");
+    for line in [&format!("{crawl} --results -"), &fetch, "settings"] {
+        let refused = run(line, ">&-");
+        check_refused(&refused, &["standard output is closed", "> FILE"]);
+        run(line, "> /dev/null").expect(0);
+        run(line, "<> /dev/null 1>&0").expect(0);
+    }
+    // It is not needed.
+    run(&format!("{crawl} --quiet --out out"), ">&-").expect(0);
+    assert!(folder.path().join("out/results.jsonl").exists());
 }
 
 #[cfg(not(feature = "parquet"))]

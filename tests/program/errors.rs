@@ -120,6 +120,12 @@ fn each_error_has_a_code_a_source_and_is_retryable() {
     );
     check!(SeedError::NotAUrl("?".to_owned()), "seed.url", false, false);
     check!(
+        SeedError::Several("a.test b.test".to_owned()),
+        "seed.several",
+        false,
+        false
+    );
+    check!(
         UnknownMap("none".to_owned()),
         "scope_map.unknown",
         false,

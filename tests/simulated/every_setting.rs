@@ -152,10 +152,21 @@ fn check(seed: u64) {
         FinishReason::ByteCount,
         FinishReason::Timeout,
     ];
+    // A limit of time holds while the disk is full.
+    let limits = std::iter::once(&said).chain(&reloads);
+    let limits = limits.filter_map(|map| map.get("CLOSESPIDER_TIMEOUT")?.as_f64());
+    let elapsed = run.crawler.elapsed().as_secs_f64();
+    let mut reached = limits.filter(|limit| *limit > 0.0 && *limit <= elapsed);
+    let is_out_of_time = reached.next().is_some() && has_full_disk;
+    let is_full_at_limit = is_out_of_time && reason == FinishReason::SinkFailed;
     assert!(
-        known.contains(&reason),
+        known.contains(&reason) || is_full_at_limit,
         "seed {seed}: {reason} under {said:?}"
     );
+    if is_full_at_limit {
+        let error = run.crawler.write_error().expect("a result is lost");
+        assert_eq!(error.code(), "full", "seed {seed}: {error}");
+    }
     run.check_manners();
     check_hosts(&run, &askable);
     check_routes(&run, &said, &case.plan.routes, &BTreeSet::new());

@@ -1,17 +1,24 @@
 //! What a usage error says: clap's message on one line, and how to mend it.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Subcommand};
 
 use super::super::foreign::{self, Answer, Unknown};
 use super::{Cli, Command};
+use crate::cli::shell::quoted;
 
 /// Clap's message on one line: what was wrong, where, and how to mend it.
 pub fn explain(error: &clap::Error, args: &[OsString]) -> String {
     let command = command_of(args);
     if let Some(whole) = with_one_dash(args).or_else(|| verb_first(args)) {
+        return whole;
+    }
+    if error.kind() == ErrorKind::MissingRequiredArgument
+        && let Some(whole) = directory_behind_fields(args)
+    {
         return whole;
     }
     let context = |kind| match error.get(kind)? {
@@ -180,6 +187,29 @@ fn swallowed(error: &clap::Error, args: &[OsString]) -> Option<String> {
     Some(format!(
         "{flag} has taken {} as its value: give {flag} its own, and the URL behind that",
         texts[at]
+    ))
+}
+
+/// `export --csv url status DIR`, where the directory is read as a field: the whole message.
+fn directory_behind_fields(args: &[OsString]) -> Option<String> {
+    if command_of(args)? != "export" {
+        return None;
+    }
+    let texts: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
+    let at = |flag: &&str| texts.iter().position(|text| text == flag);
+    let flag = ["--csv", "--parquet"]
+        .into_iter()
+        .find(|flag| at(flag).is_some())?;
+    let is_field = |text: &&&str| !text.starts_with('-');
+    let values = texts[at(&flag)? + 1..].iter().take_while(is_field);
+    let values: Vec<&str> = values.copied().collect();
+    let (folder, fields) = values.split_last()?;
+    if fields.is_empty() || !Path::new(folder).is_dir() {
+        return None;
+    }
+    let (folder, fields) = (quoted(Path::new(folder)), fields.join(" "));
+    Some(format!(
+        "{flag} has taken {folder} as a field: write argiope export {folder} {flag} {fields}"
     ))
 }
 

@@ -136,6 +136,13 @@ impl<'a> Row<'a> {
         is("kind", "\"page\"") && is("final", "true")
     }
 
+    /// Whether it is of a page without a status: one that was not requested, or whose request failed.
+    pub fn has_no_reply(&self) -> bool {
+        self.0
+            .get("status")
+            .is_none_or(|value| value.get() == "null")
+    }
+
     /// The value of a field as JSON; `None` if it is null or absent.
     pub fn get(&self, field: &Field) -> Option<&'a str> {
         let mut keys = field.keys.iter();

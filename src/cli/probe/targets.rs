@@ -23,7 +23,10 @@ pub fn read(path: &Path) -> Result<Vec<Line>, Usage> {
     let broken = |error: SeedLinesError| match &error {
         SeedLinesError::Open { cause, .. } | SeedLinesError::Read { cause, .. } => cannot(cause),
         SeedLinesError::Coding { cause, .. } => cannot(cause),
-        SeedLinesError::TooLong { .. } | SeedLinesError::NotText { .. } => cannot(&error),
+        SeedLinesError::TooLong { .. }
+        | SeedLinesError::NotText { .. }
+        | SeedLinesError::NotLines { .. }
+        | SeedLinesError::Endless { .. } => cannot(&error),
     };
     let mut targets = Vec::new();
     let mut first_ignored = None;

@@ -61,6 +61,8 @@ pub struct Control {
     stop_grace: Duration,
     /// When `CLOSESPIDER_TIMEOUT` is reached.
     ends_at: Option<Instant>,
+    /// Whether [`Control::poll_time_limit`] has returned true.
+    is_time_limit_polled: bool,
     /// Time of earlier runs of the crawl.
     earlier: Duration,
 }
@@ -93,6 +95,7 @@ impl Control {
             is_ordered_to_pause: false,
             stop_grace: config.stop_grace,
             ends_at: config.max_time.map(|most| Instant::START + most),
+            is_time_limit_polled: false,
             earlier: Duration::ZERO,
         }
     }
@@ -111,6 +114,12 @@ impl Control {
     /// Returns when `CLOSESPIDER_TIMEOUT` is reached, if it is set.
     pub fn ends_at(&self) -> Option<Instant> {
         self.ends_at
+    }
+
+    /// Returns once that `CLOSESPIDER_TIMEOUT` is reached.
+    pub fn poll_time_limit(&mut self, now: Instant) -> bool {
+        let is_reached = self.ends_at.is_some_and(|at| at <= now);
+        is_reached && !std::mem::replace(&mut self.is_time_limit_polled, true)
     }
 
     /// Earlier runs of the crawl took this long: `CLOSESPIDER_TIMEOUT` is for all of them.

@@ -99,7 +99,8 @@ impl<I: Io> Core<I> {
             self.network.submit();
         }
         if is_over || is_last && !self.has_pages() {
-            self.flush(reason, is_stopped.then_some(until));
+            let is_bounded = is_stopped || self.is_out_of_time_for_disk();
+            self.flush(reason, is_bounded.then_some(until));
         }
     }
 
@@ -117,24 +118,42 @@ impl<I: Io> Core<I> {
             self.end_commits();
             self.control.set_phase(Phase::Over { reason });
         } else if let Some(grace) = self.control.poll_stop() {
-            self.network.give_up_derivations();
-            let grace = grace.max(READER_PATIENCE);
-            let wait = match self.output.has_disk_room() {
-                true => "for their reader; after {} s those for standard output are discarded",
-                false => "for disk space; after {} s they are discarded",
-            };
-            let wait = wait.replace("{}", &grace.as_secs_f64().to_string());
-            log::warn!("the last results wait {wait}");
-            let until = until.into_iter().chain([self.now + grace]).min();
-            self.control.set_phase(Phase::Flushing { reason, until });
+            self.bound_flushing(reason, until, grace);
+        } else if until.is_none()
+            && self.is_out_of_time_for_disk()
+            && self.control.poll_time_limit(self.now)
+        {
+            self.bound_flushing(reason, until, self.config.stop_grace);
         } else if is_time_up {
             // Writes are tried a last time; where they fail again the crawl is over. A later run makes the missing
             // indexes.
             self.network.fail_stalled_writes();
             self.network.give_up_derivations();
+            // None is to be bounded again.
+            self.control.poll_time_limit(self.now);
             let until = None;
             self.control.set_phase(Phase::Flushing { reason, until });
         }
+    }
+
+    /// The last writes have this time at most.
+    fn bound_flushing(&mut self, reason: FinishReason, until: Option<Instant>, grace: Duration) {
+        self.network.give_up_derivations();
+        let grace = grace.max(READER_PATIENCE);
+        let wait = match self.output.has_disk_room() {
+            true => "for their reader; after {} s those for standard output are discarded",
+            false => "for disk space; after {} s they are discarded",
+        };
+        let wait = wait.replace("{}", &grace.as_secs_f64().to_string());
+        log::warn!("the last results wait {wait}");
+        let until = until.into_iter().chain([self.now + grace]).min();
+        self.control.set_phase(Phase::Flushing { reason, until });
+    }
+
+    /// Whether `CLOSESPIDER_TIMEOUT` is reached while writes wait for disk space: the limit bounds that pause, too.
+    fn is_out_of_time_for_disk(&self) -> bool {
+        let ends_at = self.control.ends_at();
+        !self.output.has_disk_room() && ends_at.is_some_and(|at| at <= self.now)
     }
 
     /// A result could not be written: nothing more is fetched. What else the sink has is written as far

@@ -12,8 +12,8 @@ use crate::base::sentence::debug_as_sentence;
 use crate::frontier::request::Request;
 use crate::wire::proxy::Route;
 
-/// Reads one line: a URL, a bare host, `rank,host`, all of them also as CSV with further columns, or a JSON object. `None`
-/// for a blank line and for one that starts with `#`.
+/// Reads one line: a URL, a bare host, `rank,host`, all of them also as CSV or between tabs with further columns, or a JSON
+/// object. `None` for a blank line and for one that starts with `#`.
 ///
 /// URLs are checked only as far as needed to detect mistakes; admission parses them in full.
 ///
@@ -29,16 +29,50 @@ fn parse_line(line: &str) -> Result<Option<Request>, SeedError> {
     if line.starts_with('{') {
         return parse_object(line).map(Some);
     }
-    let quoted = line.contains('"').then(|| csv_fields(line)).flatten();
-    let url = match (quoted, line.split_once(',')) {
+    let quoted = line.contains('"').then(|| csv_fields(line, ',')).flatten();
+    let fields = quoted.or_else(|| fields_between_tabs(line));
+    let url = match (fields, line.split_once(',')) {
         (Some(fields), _) => url_of_fields(&fields, line),
-        (None, Some((rank, host))) if is_number(rank) => url_of(without_columns(host.trim())),
-        _ => url_of(without_columns(line)),
+        (None, Some((rank, host))) if is_number(rank) => url_of_single(host.trim()),
+        _ => url_of_single(line),
     };
     Ok(Some(Request::get(url?)))
 }
 
-/// The URL of a line of CSV with quotation marks: its first field or its second, that behind a rank.
+/// The URL of a text with one URL or host, and columns behind a host.
+fn url_of_single(text: &str) -> Result<String, SeedError> {
+    let several = || SeedError::Several(shortened(text, 80));
+    if text.contains(' ') {
+        // One URL may have spaces, which are escaped, but no further URL behind one.
+        let mut words = text.split_whitespace();
+        let begins_with_seed = words.next().is_some_and(is_seed);
+        if begins_with_seed && words.any(begins_as_url) {
+            return Err(several());
+        }
+    }
+    let url = url_of(without_columns(text)?);
+    let is_between = |c: char| c.is_whitespace() || c == ',' || c == ';';
+    let mut parts = text.split(is_between).filter(|part| !part.is_empty());
+    match url {
+        Err(SeedError::NotAUrl(_)) if parts.clone().count() > 1 && parts.all(is_seed) => {
+            Err(several())
+        }
+        url => url,
+    }
+}
+
+/// Whether a word of a line is a URL or a host, and no number.
+fn is_seed(word: &str) -> bool {
+    let word = word.trim_end_matches([',', ';']);
+    word.parse::<f64>().is_err() && url_of(word).is_ok()
+}
+
+fn begins_as_url(word: &str) -> bool {
+    word.split_once("://")
+        .is_some_and(|(scheme, _)| is_http(scheme))
+}
+
+/// The URL of a line of several fields: its first field or its second, that behind a rank.
 fn url_of_fields(fields: &[Cow<'_, str>], line: &str) -> Result<String, SeedError> {
     let of = |field: &Cow<'_, str>| url_of(field.trim());
     match fields {
@@ -54,8 +88,11 @@ fn url_of_fields(fields: &[Cow<'_, str>], line: &str) -> Result<String, SeedErro
 }
 
 /// A URL or host without the columns behind it. They are seen where a comma ends its host, since no host has one: a comma
-/// in a path or a query is a part of the URL. Two hosts are no host with a column.
-fn without_columns(text: &str) -> &str {
+/// in a path or a query is a part of the URL.
+///
+/// # Errors
+/// What is behind it is another host or URL.
+fn without_columns(text: &str) -> Result<&str, SeedError> {
     let start = match text.split_once("://") {
         Some((scheme, _)) if is_scheme(scheme) => scheme.len() + "://".len(),
         _ => 0,
@@ -64,32 +101,41 @@ fn without_columns(text: &str) -> &str {
     let ends = |c| matches!(c, '/' | '?' | '#' | '\\');
     let authority = rest.split(ends).next().unwrap_or(rest);
     let Some((host, _)) = authority.split_once(',') else {
-        return text;
+        return Ok(text);
     };
     let next = rest[host.len() + 1..].split(',').next().unwrap_or_default();
-    let is_seed = || next.trim().parse::<f64>().is_err() && url_of(next.trim()).is_ok();
-    match is_bare_host(host) && !authority.contains('@') && !is_seed() {
-        true => &text[..start + host.len()],
-        false => text,
+    match is_bare_host(host) && !authority.contains('@') {
+        true if is_seed(next.trim()) => Err(SeedError::Several(shortened(text, 80))),
+        true => Ok(&text[..start + host.len()]),
+        false => Ok(text),
     }
 }
 
-/// The fields of a line of CSV (RFC 4180). `None` if it is no such line.
-fn csv_fields(line: &str) -> Option<Vec<Cow<'_, str>>> {
+/// The fields of a line with tabs between them; `None` if it has no tab.
+fn fields_between_tabs(line: &str) -> Option<Vec<Cow<'_, str>>> {
+    let plain = || line.split('\t').map(|field| field.trim().into()).collect();
+    let has_tab = line.contains('\t');
+    has_tab.then(|| csv_fields(line, '\t').unwrap_or_else(plain))
+}
+
+/// The fields of a line of CSV (RFC 4180), or of one with another separator. `None` if it is no such line.
+fn csv_fields(line: &str, separator: char) -> Option<Vec<Cow<'_, str>>> {
     let mut fields = Vec::new();
     let mut rest = Some(line);
     while let Some(line) = rest {
-        let (field, behind) = csv_field(line)?;
+        let (field, behind) = csv_field(line, separator)?;
         fields.push(field);
-        rest = behind.map(str::trim_start);
+        rest = behind;
     }
     Some(fields)
 }
 
-/// The first field of a line, and what is behind its comma. A field without quotation marks has none within it.
-fn csv_field(line: &str) -> Option<(Cow<'_, str>, Option<&str>)> {
+/// The first field of a line, and what is behind its separator. A field without quotation marks has none within it.
+fn csv_field(line: &str, separator: char) -> Option<(Cow<'_, str>, Option<&str>)> {
+    let is_space = |c: char| c.is_whitespace() && c != separator;
+    let line = line.trim_start_matches(is_space);
     let Some(quoted) = line.strip_prefix('"') else {
-        let (field, rest) = match line.split_once(',') {
+        let (field, rest) = match line.split_once(separator) {
             Some((field, rest)) => (field, Some(rest)),
             None => (line, None),
         };
@@ -106,12 +152,12 @@ fn csv_field(line: &str) -> Option<(Cow<'_, str>, Option<&str>)> {
                 rest = after;
             }
             None => {
-                rest = after.trim_start();
+                rest = after.trim_start_matches(is_space);
                 break;
             }
         }
     }
-    match rest.strip_prefix(',') {
+    match rest.strip_prefix(separator) {
         Some(rest) => Some((field, Some(rest))),
         None => rest.is_empty().then_some((field, None)),
     }
@@ -162,6 +208,11 @@ pub enum SeedError {
     /// Neither a URL nor a host.
     #[error("{0:?} is neither a URL nor a host; write one like http://example.com/ or example.com")]
     NotAUrl(String),
+    /// More than one URL or host.
+    #[error(
+        "{0:?} has more than one URL or host; write each on a line of its own, or one URL with a space in quotation marks"
+    )]
+    Several(String),
     /// A URL with another scheme than `http` or `https`.
     #[error("{0:?} is not an HTTP URL; begin it with http:// or https://")]
     Scheme(String),
@@ -185,6 +236,7 @@ impl SeedError {
     pub const fn code(&self) -> &'static str {
         match self {
             SeedError::NotAUrl(_) => "seed.url",
+            SeedError::Several(_) => "seed.several",
             SeedError::Scheme(_) => "seed.scheme",
             SeedError::Json(_) => "seed.json",
             SeedError::Value { .. } => "seed.value",
@@ -210,11 +262,7 @@ fn url_of(text: &str) -> Result<String, SeedError> {
         Some((scheme, rest)) if is_scheme(scheme) => (Some(scheme), rest),
         _ => (None, text),
     };
-    if let Some(scheme) = scheme
-        && !["http", "https"]
-            .iter()
-            .any(|http| scheme.eq_ignore_ascii_case(http))
-    {
+    if scheme.is_some_and(|scheme| !is_http(scheme)) {
         return Err(SeedError::Scheme(shortened(text, 80)));
     }
     let ends = |byte| matches!(byte, b'/' | b'?' | b'#' | b'\\');
@@ -229,6 +277,11 @@ fn url_of(text: &str) -> Result<String, SeedError> {
 
 fn is_scheme_error(error: &SeedError) -> bool {
     matches!(error, SeedError::Scheme(_))
+}
+
+fn is_http(scheme: &str) -> bool {
+    let mut schemes = ["http", "https"].iter();
+    schemes.any(|http| scheme.eq_ignore_ascii_case(http))
 }
 
 /// RFC 3986, 3.1.

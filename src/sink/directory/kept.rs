@@ -1,9 +1,18 @@
-//! Inputs of a crawl that it would delete or replace: each is kept under a name of its own.
+//! Files that a crawl would delete or replace, and that are its inputs or no crawl's: each is kept under a name of its own.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// Why a file is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// It is an input of this crawl.
+    Input,
+    /// No crawl has written it.
+    Foreign,
+}
 
 /// An input of a crawl that is an output file of an earlier crawl in its directory, with the name under which it is
 /// kept: its own with `.old` or `.oldN` appended, which no other file has.
@@ -63,26 +72,26 @@ impl KeptInput {
     pub fn keep(&self) -> io::Result<()> {
         match fs::hard_link(&self.path, &self.kept) {
             Ok(()) => {
-                self.warn();
+                self.warn(Kept::Input);
                 Ok(())
             }
-            Err(_) => self.rename(),
+            Err(_) => self.rename(Kept::Input),
         }
     }
 
     /// Renames it.
-    pub(super) fn rename(&self) -> io::Result<()> {
+    pub(super) fn rename(&self, why: Kept) -> io::Result<()> {
         fs::rename(&self.path, &self.kept)?;
-        self.warn();
+        self.warn(why);
         Ok(())
     }
 
-    fn warn(&self) {
-        log::warn!(
-            "{} is an input of this crawl: it is kept as {}",
-            self.path.display(),
-            self.kept.display()
-        );
+    fn warn(&self, why: Kept) {
+        let (path, kept) = (self.path.display(), self.kept.display());
+        match why {
+            Kept::Input => log::warn!("{path} is an input of this crawl: it is kept as {kept}"),
+            Kept::Foreign => log::warn!("{path} was not written by a crawl: it is kept as {kept}"),
+        }
     }
 }
 

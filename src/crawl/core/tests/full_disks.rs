@@ -243,6 +243,51 @@ fn a_stop_is_graceful_if_disk_space_becomes_free_in_time() {
 }
 
 #[test]
+fn a_limit_of_time_holds_while_the_disk_is_full() {
+    let run_for = |seconds: u64, (pages, think): (u32, u64), until| {
+        let config = Config::default().with("CLOSESPIDER_TIMEOUT", seconds);
+        let config = config.and_then(|config| config.with("STOP_GRACE", 10));
+        let world = calm(Duration::from_millis(think));
+        let mut crawler = crawl_in("out/warc", until, world, config.expect("settings"));
+        for page in 0..pages {
+            crawler.submit(get(1, page)).expect("it is a URL");
+        }
+        let reason = run(&mut crawler);
+        let pending = crawler.take_pending().count();
+        assert_eq!(lines_of_pages(&crawler) + pending, pages as usize);
+        (crawler.elapsed().as_secs(), reason, crawler)
+    };
+    let forever = Duration::from_secs(3600);
+    // The second has fetched all before the limit, and waits to write the result.
+    for (seconds, pages) in [(20, (PAGES, 10)), (60, (1, 5000))] {
+        capture();
+        let (ended_at, reason, crawler) = run_for(seconds, pages, forever);
+        assert_eq!(reason, FinishReason::SinkFailed);
+        let expected = seconds + 10..seconds + 14;
+        assert!(expected.contains(&ended_at), "{seconds}: {ended_at} s");
+        let error = crawler.write_error().expect("a result is lost");
+        assert_eq!(error.code(), "full");
+        let lines = captured();
+        let waits = lines.iter().filter(|line| line.contains("results wait"));
+        assert_eq!(waits.count(), usize::from(pages.0 == 1), "{lines:?}");
+    }
+    // There is room in time.
+    let (ended_at, reason, crawler) = run_for(20, (PAGES, 10), Duration::from_secs(25));
+    assert_eq!(reason, FinishReason::Timeout);
+    assert!((20..28).contains(&ended_at), "{ended_at} s");
+    assert!(crawler.write_error().is_none());
+}
+
+/// Number of lines of pages that ended well.
+fn lines_of_pages(crawler: &Crawler<Sim>) -> usize {
+    let lines = lines(crawler);
+    let ended = lines
+        .iter()
+        .filter(|line| line["final"] == true && line["error"].is_null());
+    ended.count()
+}
+
+#[test]
 fn stops_while_a_crawl_at_its_limit_waits_for_pages_need_no_third_for_the_disk() {
     // The last pages are in flight at the time limit, and end after about 10 s.
     let config = Config::default().with("CLOSESPIDER_TIMEOUT", 7);

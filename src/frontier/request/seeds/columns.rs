@@ -1,10 +1,11 @@
-//! The columns of a seeds file that is CSV with a header.
+//! The columns of a seeds file that is a table with a header: CSV, or tabs or semicolons between fields.
 
 use std::borrow::Cow;
 
 use super::{SeedError, csv_field, csv_fields, parse_line, shortened};
 
-/// Where the rows of a CSV file have their URL or host.
+/// Where the rows of a CSV file have their URL or host. Fields may also be separated by tabs or semicolons: the header
+/// shows which.
 ///
 /// ```
 /// use argiope::Request;
@@ -21,6 +22,7 @@ use super::{SeedError, csv_field, csv_fields, parse_line, shortened};
 pub struct SeedColumns {
     /// The index of the column.
     at: usize,
+    separator: char,
     /// Number of columns.
     count: usize,
 }
@@ -29,11 +31,20 @@ impl SeedColumns {
     /// Reads the first line of a file; `None` if it is no header with a column of URLs or hosts. No line that is a seed is
     /// one.
     pub fn of_header(line: &str) -> Option<Self> {
-        let line = line.trim_start_matches('\u{feff}').trim();
+        // A tab at the beginning is behind a column without a name.
+        let is_space = |c: char| c.is_whitespace() && c != '\t';
+        let line = line.trim_start_matches('\u{feff}').trim_matches(is_space);
         if line.len() > HEADER_MAX || !matches!(parse_line(line), Err(SeedError::NotAUrl(_))) {
             return None;
         }
-        let fields = csv_fields(line)?;
+        SEPARATORS
+            .into_iter()
+            .find_map(|separator| SeedColumns::of_fields(line, separator))
+    }
+
+    /// The same of fields that this character separates.
+    fn of_fields(line: &str, separator: char) -> Option<Self> {
+        let fields = csv_fields(line, separator)?;
         let is_named = |name: &&str| {
             let mut fields = fields.iter();
             fields.position(|field| field.trim().eq_ignore_ascii_case(name))
@@ -41,6 +52,7 @@ impl SeedColumns {
         let at = NAMES.iter().find_map(is_named)?;
         Some(SeedColumns {
             at,
+            separator,
             count: fields.len(),
         })
     }
@@ -51,7 +63,8 @@ impl SeedColumns {
     /// # Errors
     /// The row is no CSV, or has fewer columns.
     pub fn seed<'a>(&self, line: &'a str) -> Result<Cow<'a, str>, SeedError> {
-        let row = line.trim_start_matches('\u{feff}').trim();
+        let is_space = |c: char| c.is_whitespace() && c != self.separator;
+        let row = line.trim_start_matches('\u{feff}').trim_matches(is_space);
         let is_quoted = row.starts_with('"');
         if row.is_empty() || row.starts_with(['#', '{']) || self.count == 1 && !is_quoted {
             return Ok(line.into());
@@ -59,17 +72,25 @@ impl SeedColumns {
         let no_row = || SeedError::NotAUrl(shortened(row, 80));
         let mut rest = Some(row);
         for _ in 0..self.at {
-            let (_, behind) = csv_field(rest.ok_or_else(no_row)?).ok_or_else(no_row)?;
-            rest = behind.map(str::trim_start);
+            let (_, behind) = self.field(rest).ok_or_else(no_row)?;
+            rest = behind;
         }
-        let (field, _) = csv_field(rest.ok_or_else(no_row)?).ok_or_else(no_row)?;
+        let (field, _) = self.field(rest).ok_or_else(no_row)?;
         // So that it is read as one field again.
-        match field.contains(['"', ',']) {
+        match field.contains(['"', ',', '\t']) {
             true => Ok(format!("\"{}\"", field.replace('"', "\"\"")).into()),
             false => Ok(field),
         }
     }
+
+    /// The first field of the rest of a row, and what is behind it.
+    fn field<'a>(&self, rest: Option<&'a str>) -> Option<(Cow<'a, str>, Option<&'a str>)> {
+        csv_field(rest?, self.separator)
+    }
 }
+
+/// What may separate fields.
+const SEPARATORS: [char; 3] = [',', '\t', ';'];
 
 /// Names of columns with URLs, then of those with hosts; none of them is a host itself.
 const NAMES: [&str; 12] = [
@@ -127,6 +148,21 @@ mod tests {
         check("rank,host,url", "1,b.test,http://a.test/", "http://a.test/");
         let quoted = "\"http://a.test/a,\"\"b\"\"\",5";
         check("url,status", quoted, "http://a.test/a,\"b\"");
+        // Other separators.
+        let of_tabs = "\turl\tstatus\ttitle";
+        check(
+            of_tabs,
+            "0\thttp://a.test/x,y\t200\tT, u",
+            "http://a.test/x,y",
+        );
+        check(of_tabs, "\t\"http://a.test/x\"\t\t", "http://a.test/x");
+        check("status\turl", "\thttp://a.test/x", "http://a.test/x");
+        check("url;status", "http://a.test/x,y;200", "http://a.test/x,y");
+        check(
+            "status;url",
+            "200;\"http://a.test/x;y\"",
+            "http://a.test/x;y",
+        );
         // A list under the word has no other columns.
         check("url", "http://a.test/a,b", "http://a.test/a,b");
         check("url", "\"http://a.test/a,b\"", "http://a.test/a,b");
@@ -150,6 +186,9 @@ mod tests {
             "# url,status",
             "",
             "title,status",
+            "title\tstatus",
+            "http://a.test/\turl",
+            "url.test\thost",
             "{\"url\": 3}",
             "\"url",
         ] {

@@ -99,6 +99,50 @@ fn fields_of_csv_may_have_quotation_marks() {
 }
 
 #[test]
+fn tabs_separate_fields_as_the_commas_of_csv_do() {
+    let check = |line: &str, url: &str| assert_eq!(parsed(line).url, url, "{line}");
+    check("http://a.test/x\t200\tA title", "http://a.test/x");
+    check("http://a.test/x,y\tA, b", "http://a.test/x,y");
+    check("http://a.test/x\t", "http://a.test/x");
+    check("17\texample.com\tUS", "http://example.com");
+    check("A title\thttp://a.test/x", "http://a.test/x");
+    check("\"http://a.test/x\"\t\"A \"\"b\"\"\"", "http://a.test/x");
+    check("http://a.test/x\tA \"b", "http://a.test/x");
+    check("http://a.test/\thttp://b.test/", "http://a.test/");
+    for wrong in ["title\tstatus", "1\t2\thttp://a.test/", "two words\tx"] {
+        let message = error(wrong);
+        assert!(message.contains("neither a URL nor a host"), "{message}");
+    }
+}
+
+#[test]
+fn several_urls_in_a_line_are_an_error_that_says_so() {
+    for line in [
+        "http://a.test/x http://b.test/",
+        "http://a.test/x, https://b.test/",
+        "http://a.test/x , HTTPS://b.test/",
+        "http://a.test http://b.test",
+        "http://a.test,http://b.test",
+        "a.test http://b.test/x",
+        "a.test b.test",
+        "a.test, b.test, c.test",
+        "a.test,b.test",
+        "a.test; b.test",
+        "7,a.test b.test",
+    ] {
+        let message = error(line);
+        let expected = "has more than one URL or host; write each on a line of its own";
+        assert!(message.contains(expected), "{line}: {message}");
+    }
+    let check = |line: &str, url: &str| assert_eq!(parsed(line).url, url, "{line}");
+    check("http://a.test/my file.html", "http://a.test/my file.html");
+    check("a.test/my file.html", "http://a.test/my file.html");
+    check("\"http://a.test/x http://b\"", "http://a.test/x http://b");
+    let nested = "http://a.test/?a=1,http://b.test/";
+    check(nested, nested);
+}
+
+#[test]
 fn blank_lines_and_comments_are_skipped() {
     for line in ["", "   ", "\r\n", "# a.test", "  #", "\u{feff}"] {
         assert!(parse_line(line).unwrap().is_none(), "{line:?}");
