@@ -133,7 +133,7 @@ impl Trial {
             server: Server::new(|_| page("p")),
             given: Lines::default(),
             bad_of_file: 0,
-            has_kills: seed % 2 == 0,
+            has_kills: seed.is_multiple_of(2),
             was_killed: false,
         }
     }
