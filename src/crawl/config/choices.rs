@@ -263,7 +263,9 @@ impl Form for ExtractForm {
         let fields = match value {
             Value::Array(fields) => fields.clone(),
             // A selector may have commas.
-            Value::String(one) if one.contains('=') && !one.trim_start().starts_with('[') => {
+            Value::String(one)
+                if one.contains(['=', '(']) && !one.trim_start().starts_with('[') =>
+            {
                 vec![value.clone()]
             }
             _ => items(value)?,
@@ -271,7 +273,8 @@ impl Form for ExtractForm {
         let mut specs = Vec::new();
         for value in &fields {
             let field = text(value)?;
-            let is_one = field.contains('=');
+            // A selector without a name is refused as a whole.
+            let is_one = field.contains(['=', '(', '[']);
             for one in field.split(|char| char == ',' && !is_one) {
                 let spec = FieldSpec::parse(one);
                 specs.push(spec.map_err(|problem| wrong(value, &problem.what, problem.mend))?);

@@ -2,12 +2,14 @@
 
 #[cfg(feature = "extract")]
 mod extract;
+mod not_css;
 
 use std::fmt;
 use std::sync::Arc;
 
 #[cfg(feature = "extract")]
 use self::extract::Selectors;
+use self::not_css::{NotCss, may_be_selector, name_for};
 
 /// The values of the fields of a page (`EXTRACT`), in the order of the setting.
 #[derive(Clone, PartialEq, Eq)]
@@ -113,22 +115,30 @@ impl FieldSpec {
         let text = text.trim();
         let built_in = |name: &str| BUILT_IN.iter().find(|(own, _)| *own == name);
         let (name, selector) = match text.split_once('=') {
-            Some((name, selector)) => (name.trim(), selector.trim()),
+            Some((name, selector)) if is_name(name.trim()) => (name.trim(), selector.trim()),
+            Some((name, _)) => {
+                let name = name.trim();
+                let what =
+                    format!("without a name before the =, of letters, digits, _ and - ({name:?})");
+                let problem = FieldProblem::new(what, MEND);
+                return Err(of_nameless(text).unwrap_or(problem));
+            }
             None => match built_in(text) {
                 Some((name, selector)) => (*name, *selector),
                 None => {
                     let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
                     let what = format!("not one of the built-in fields {}", names.join(", "));
-                    return Err(FieldProblem::new(what, MEND));
+                    let problem = FieldProblem::new(what, MEND);
+                    return Err(of_nameless(text).unwrap_or(problem));
                 }
             },
         };
-        let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        let is_name = name.bytes().all(is_inner) && !name.is_empty() && name.len() <= NAME_MAX;
-        if !is_name {
-            let what =
-                format!("without a name before the =, of letters, digits, _ and - ({name:?})");
-            return Err(FieldProblem::new(what, MEND));
+        if let Some(NotCss { what, css }) = NotCss::of(selector) {
+            let mend = match css {
+                Some(css) => format!("write {}", word_of(name, &css)),
+                None => LIKE_A_STYLE_SHEET.to_owned(),
+            };
+            return Err(FieldProblem::new(what, mend));
         }
         if selector.len() > SELECTOR_MAX {
             let what = format!("longer than {SELECTOR_MAX} bytes");
@@ -145,6 +155,38 @@ impl FieldSpec {
             attribute: attribute.map(|name| name.to_ascii_lowercase().into()),
         })
     }
+}
+
+/// What is wrong with a selector without a name; `None` if text is rather no selector.
+fn of_nameless(text: &str) -> Option<FieldProblem> {
+    let (what, css) = match NotCss::of(text) {
+        Some(NotCss { what, css: None }) => {
+            return Some(FieldProblem::new(what, LIKE_A_STYLE_SHEET));
+        }
+        Some(NotCss { what, css }) => (what, css?),
+        None if may_be_selector(text) => ("without a name", text.to_owned()),
+        None => return None,
+    };
+    let mend = format!("write {}", word_of(&name_for(&css), &css));
+    Some(FieldProblem::new(what, mend))
+}
+
+/// A field as a word of the shell.
+fn word_of(name: &str, css: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
+    match css.chars().all(is_plain) {
+        true => format!("{name}={css}"),
+        false => format!("'{name}={css}'"),
+    }
+}
+
+const LIKE_A_STYLE_SHEET: &str =
+    "write it as in a style sheet, such as 'price=div.price > b' or 'image=img.hero::attr(src)'";
+
+/// Whether a field may have this name.
+fn is_name(name: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    name.bytes().all(is_inner) && !name.is_empty() && name.len() <= NAME_MAX
 }
 
 /// A selector without its pseudo-element, and the attribute that this names.
@@ -319,7 +361,7 @@ mod tests {
                 );
             }
             (Err(problem), Err(part)) => {
-                let words = format!("{}; {}", problem.what, problem.mend);
+                let words = format!("is {}; {}", problem.what, problem.mend);
                 assert!(words.contains(part), "{text}: {words}");
             }
             (found, expected) => panic!("{text}: {found:?}, not {expected:?}"),
@@ -367,6 +409,18 @@ mod tests {
         check("price=", Err("without a selector"));
         check("price=::text", Err("without a selector"));
         check("x=a::html", Err("::html"));
+        check(
+            "//h1",
+            Err("is XPath, and a field has a CSS selector; write h1=h1"),
+        );
+        check("h=//a/@href", Err("write 'h=a::attr(href)'"));
+        check("//div[@class='a']/p", Err("write 'p=div[class=a] > p'"));
+        check("h=//a[.//b]", Err("'price=div.price > b'"));
+        check("h=h1:first", Err("write h=h1"));
+        check("h1::text", Err("without a name; write h1=h1::text"));
+        check("a::attr(href)", Err("write 'a_href=a::attr(href)'"));
+        check("img[src=x]", Err("write 'img=img[src=x]'"));
+        check(":is(h1", Err("price=.price"));
         check(r#"x=[a="b::c"]::html"#, Err("::html"));
         check("x=a::attr()", Err("name of an attribute"));
         check("x=a::attr(b c)", Err("name of an attribute"));
