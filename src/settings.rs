@@ -5,7 +5,7 @@ pub use crate::crawl::config::{
     BackEnd, Preset, Problem, Setting, SettingSource, SettingValue, presets, settings as all, span,
 };
 #[doc(hidden)]
-pub use crate::crawl::config::{HostsBound, Lack, PublicHosts};
+pub use crate::crawl::config::{HostsBound, Lack, PublicHosts, interval_of_rate};
 #[doc(inline)]
 pub use crate::frontier::settings::Follow;
 #[doc(inline)]

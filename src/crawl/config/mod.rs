@@ -31,6 +31,7 @@ use self::error::{UNKNOWN_KEY, nearest};
 pub use self::net::EVERY_ORIGIN;
 pub(in crate::crawl) use self::order::ScopeOrder;
 pub use self::preset::{Preset, presets};
+pub use self::quantity::interval_of_rate;
 pub(in crate::crawl) use self::scopes::{DEFAULT_ENTRY, patch_text};
 pub use self::table::{Setting, settings};
 pub use self::value::SettingValue;

@@ -25,8 +25,16 @@ impl Form for Delay {
             Value::String(text) => seconds(text),
             _ => None,
         };
+        let text = value.as_str().unwrap_or_default();
         match seconds {
-            None => Err(wrong(value, "not a duration", MEND)),
+            None => Err(match (interval_of_rate(text), in_short_units(text)) {
+                (Some(gap), _) => {
+                    let mend = format!("write the time between two requests: {}", short(gap));
+                    wrong(value, "a rate, not a duration", mend)
+                }
+                (None, Some(text)) => wrong(value, "not a duration", format!("write {text}")),
+                (None, None) => wrong(value, "not a duration", MEND),
+            }),
             Some(s) if !s.is_finite() => Err(wrong(value, "not finite", MEND)),
             Some(s) if s < 0.0 => Err(wrong(value, "negative", "give a duration of 0 or more")),
             Some(s) if s > SECONDS_MAX => Err(wrong(value, "too long", "give less than 100 years")),
@@ -94,17 +102,28 @@ where
             Value::String(text) => text.trim().parse().ok(),
             _ => None,
         };
-        let Some(number) = number else {
-            return Err(wrong(value, "not a whole number", mend));
+        let text = value.as_str().unwrap_or_default();
+        let number = match number {
+            Some(number) => number,
+            None if is_digits(text.trim()) => u64::MAX,
+            None => {
+                let meant = whole_meant(text).filter(|number| *number >= MIN);
+                let mend = meant.map_or(mend, |number| format!("write {number}"));
+                return Err(wrong(value, "not a whole number", mend));
+            }
         };
         if number < MIN {
             return Err(wrong(value, "too small", mend));
         }
         // TOML has no larger integer, and a file must be able to hold every value of a flag.
-        T::try_from(number)
-            .ok()
-            .filter(|_| i64::try_from(number).is_ok())
-            .ok_or_else(|| wrong(value, "too large", "give a smaller number"))
+        let is_held = |number: u64| i64::try_from(number).is_ok() && T::try_from(number).is_ok();
+        let read = T::try_from(number).ok().filter(|_| is_held(number));
+        read.ok_or_else(|| {
+            let bounds = [i64::MAX as u64, u32::MAX.into(), u16::MAX.into()];
+            let most = bounds.into_iter().find(|most| is_held(*most));
+            let mend = format!("give at most {}", most.unwrap_or(u8::MAX.into()));
+            wrong(value, "too large", mend)
+        })
     }
 
     fn write(of: &T) -> Value {
@@ -211,12 +230,19 @@ where
         const MEND: &str = "give bytes (65536) or a size (64KiB, 10MiB, 1GB)";
         match value {
             Value::String(text) => {
-                let bytes = bytes(text).ok_or_else(|| wrong(value, "not a size", MEND))?;
-                Whole::<T, MIN>::read(&bytes.into())
+                let bytes = bytes(text).ok_or_else(|| match whole_meant(text) {
+                    _ if is_digits(text.trim()) => wrong(value, "too large", MEND),
+                    Some(bytes) => wrong(value, "not a size", format!("write {bytes}")),
+                    None => wrong(value, "not a size", MEND),
+                })?;
+                let read = Whole::<T, MIN>::read(&bytes.into());
+                read.map_err(|problem| Problem::new(problem.what, MEND))
             }
-            _ => Whole::<T, MIN>::read(value),
+            _ => {
+                let read = Whole::<T, MIN>::read(value);
+                read.map_err(|problem| Problem::new(problem.what, MEND))
+            }
         }
-        .map_err(|problem| Problem::new(problem.what, MEND))
     }
 
     fn write(of: &T) -> Value {
@@ -360,6 +386,83 @@ fn seconds(text: &str) -> Option<f64> {
         rest = &after[end..];
     }
     (!text.is_empty()).then_some(sign * sum)
+}
+
+/// The time between two requests at a rate, as people write one: `2/s`, `2 req/s`, `120rpm`. It is rounded up to a
+/// millisecond, of more than a hundred requests per second to a microsecond.
+pub fn interval_of_rate(text: &str) -> Option<Duration> {
+    let text = text.trim().to_ascii_lowercase().replace(" per ", "/");
+    let (number, unit) = split_number(&text)?;
+    let seconds = match unit.trim() {
+        "rps" | "qps" | "pps" => 1.0,
+        "rpm" => 60.0,
+        unit => {
+            let (what, span) = unit.split_once('/')?;
+            let is_known = [
+                "", "r", "req", "reqs", "request", "requests", "page", "pages",
+            ];
+            if !is_known.contains(&what.trim()) {
+                return None;
+            }
+            match span.trim() {
+                "s" | "sec" | "second" => 1.0,
+                "m" | "min" | "minute" => 60.0,
+                "h" | "hour" => 3600.0,
+                _ => return None,
+            }
+        }
+    };
+    let gap = seconds / number;
+    let steps = if gap < 0.01 { 1e6 } else { 1e3 };
+    let is_usual = (1e-6..SECONDS_MAX).contains(&gap);
+    is_usual.then(|| Duration::from_micros(((gap * steps).ceil() * 1e6 / steps) as u64))
+}
+
+/// A duration with one unit.
+fn short(span: Duration) -> String {
+    match (span.subsec_millis(), span.as_micros() % 1000) {
+        (0, 0) => format!("{}s", span.as_secs()),
+        (_, 0) => format!("{}ms", span.as_millis()),
+        _ => format!("{}us", span.as_micros()),
+    }
+}
+
+/// A duration whose unit is a longer word, with that which is read: `5 minutes`.
+fn in_short_units(text: &str) -> Option<String> {
+    const UNITS: [(&[&str], &str); 5] = [
+        (&["msec", "msecs", "millis", "milliseconds"], "ms"),
+        (&["sec", "secs", "second", "seconds"], "s"),
+        (&["mins", "minute", "minutes"], "m"),
+        (&["hr", "hrs", "hour", "hours"], "h"),
+        (&["day", "days"], "d"),
+    ];
+    let text = text.trim().to_ascii_lowercase();
+    let (number, unit) = split_number(&text)?;
+    let mut units = UNITS.iter();
+    let (_, short) = units.find(|(long, _)| long.contains(&unit.trim()))?;
+    Some(format!("{number}{short}"))
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The number that people mean by `1e6`, `10k` or `10,000`.
+fn whole_meant(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_lowercase();
+    let groups: Vec<&str> = text.split([',', '_']).collect();
+    let are_thousands = groups[1..].iter().all(|group| group.len() == 3);
+    if groups.len() > 1 && are_thousands && groups.iter().all(|group| is_digits(group)) {
+        return groups.concat().parse().ok();
+    }
+    let number = match split_number(&text)? {
+        (number, "k") => number * 1e3,
+        (number, "m") => number * 1e6,
+        (_, rest) if rest.starts_with('e') => text.parse().ok()?,
+        _ => return None,
+    };
+    let is_whole = (0.0..BYTES_EXACT_MAX).contains(&number) && number.fract() == 0.0;
+    is_whole.then_some(number as u64)
 }
 
 /// Parses `65536`, `64KiB`, `10M` or `1.5GB` into bytes.

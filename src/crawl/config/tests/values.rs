@@ -427,3 +427,47 @@ fn proxies_of_https_and_exceptions_are_written_as_they_are_read() {
         "{error}"
     );
 }
+
+#[test]
+fn values_as_people_write_them_are_refused_with_those_that_are_meant() {
+    let check = |name: &str, value: &str, parts: &[&str]| {
+        let error = Config::default().with(name, value).expect_err(value);
+        let text = error.to_string();
+        for part in parts {
+            assert!(text.contains(part), "{part} is not in: {text}");
+        }
+    };
+    for (value, gap) in [
+        ("2/s", "500ms"),
+        ("2rps", "500ms"),
+        ("3 req/s", "334ms"),
+        ("10/m", "6s"),
+        ("1 per minute", "60s"),
+        ("400/sec", "2500us"),
+    ] {
+        let mend = format!("the time between two requests: {gap}");
+        check("DOWNLOAD_DELAY", value, &["is a rate", &mend]);
+        assert!(
+            Config::default().with("DOWNLOAD_DELAY", gap).is_ok(),
+            "{gap}"
+        );
+    }
+    check("DOWNLOAD_DELAY", "0/s", &["not a duration; give seconds"]);
+    check("DOWNLOAD_DELAY", "2/x", &["not a duration; give seconds"]);
+    check("DOWNLOAD_DELAY", "5 minutes", &["not a duration; write 5m"]);
+    check("DOWNLOAD_DELAY", "1.5sec", &["not a duration; write 1.5s"]);
+    let most = ["is too large; give at most 9223372036854775807"];
+    check("CLOSESPIDER_PAGECOUNT", "99999999999999999999", &most);
+    let most = ["is too large; give at most 4294967295"];
+    check("DEPTH_LIMIT", "4294967296", &most);
+    check("DEPTH_LIMIT", "1e9", &["write 1000000000"]);
+    check("CLOSESPIDER_PAGECOUNT", "10,000", &["write 10000"]);
+    check("CLOSESPIDER_PAGECOUNT", "1.5k", &["write 1500"]);
+    check("CLOSESPIDER_PAGECOUNT", "1,5", &["0 or more"]);
+    check("CLOSESPIDER_BYTECOUNT", "1e12", &["write 1000000000000"]);
+    check(
+        "CLOSESPIDER_BYTECOUNT",
+        "99999999999999999999",
+        &["is too large"],
+    );
+}
