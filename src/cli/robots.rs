@@ -86,8 +86,12 @@ fn run_on(args: &RobotsArgs, input: impl BufRead, mut out: impl Write) -> Result
                 return Ok(2);
             }
         };
-        let line = answer_line(url, &target, (&robots, &rules), true, args.json)?;
-        if !put_line(&mut out, &line)? {
+        let answer = Answered {
+            url,
+            target: &target,
+            has_file: true,
+        };
+        if !answer.put(&mut out, (&robots, &rules), args.json)? {
             break;
         }
     }
@@ -105,31 +109,49 @@ fn has_group(file: &[u8]) -> bool {
     })
 }
 
-/// The line that answers for a URL. `has_file`: whether the rules are those of a file, which the deciding one is in.
-fn answer_line(
-    url: &str,
-    target: &str,
-    (robots, rules): (&Robots, &Rules),
+/// A URL that is answered for.
+struct Answered<'a> {
+    url: &'a str,
+    target: &'a str,
+    /// Whether the rules are those of a file, which the deciding one is in.
     has_file: bool,
-    json: bool,
-) -> Result<String> {
-    let verdict = rules.allowed(target);
-    let decides = verdict.rule.filter(|_| has_file);
-    Ok(match (json, verdict.allowed) {
-        (false, true) => format!("allowed {url}"),
-        (false, false) => format!("disallowed {url}"),
-        (true, allowed) => serde_json::to_string(&Detail {
-            url,
-            allowed,
-            crawl_delay: delay(rules),
-            rule: decides.map(|rule| {
-                let key = if rule.allow { "Allow" } else { "Disallow" };
-                format!("{key}: {}", rule.pattern)
-            }),
-            line: decides.map(|rule| rule.line),
-            sitemaps: robots.sitemaps(),
-        })?,
-    })
+}
+
+impl Answered<'_> {
+    /// Writes the line that answers, and to stderr the rule that decides, which is in the JSON otherwise. Returns false
+    /// if no more is read.
+    fn put(
+        &self,
+        out: &mut impl Write,
+        (robots, rules): (&Robots, &Rules),
+        json: bool,
+    ) -> Result<bool> {
+        let url = self.url;
+        let verdict = rules.allowed(self.target);
+        let decides = verdict.rule.filter(|_| self.has_file);
+        let rule = decides.map(|rule| {
+            let key = if rule.allow { "Allow" } else { "Disallow" };
+            format!("{key}: {}", rule.pattern)
+        });
+        let line = decides.map(|rule| rule.line);
+        let text = match (json, verdict.allowed) {
+            (false, true) => format!("allowed {url}"),
+            (false, false) => format!("disallowed {url}"),
+            (true, allowed) => serde_json::to_string(&Detail {
+                url,
+                allowed,
+                crawl_delay: delay(rules),
+                rule: rule.clone(),
+                line,
+                sitemaps: robots.sitemaps(),
+            })?,
+        };
+        let goes_on = put_line(out, &text)?;
+        if let (false, true, Some(rule), Some(line)) = (json, goes_on, rule, line) {
+            stderr::write_line(&format!("{url}: by {rule} (line {line})"));
+        }
+        Ok(goes_on)
+    }
 }
 
 /// One JSON line of the input.

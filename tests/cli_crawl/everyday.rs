@@ -514,6 +514,11 @@ fn robots_of_a_url_are_fetched_shown_and_asked() {
         server.url("/private/x")
     );
     assert_eq!(answers.out, expected);
+    let rule = format!(
+        "{}: by Disallow: /private (line 2)\n",
+        server.url("/private/x")
+    );
+    assert!(answers.err.ends_with(&rule), "{}", answers.err);
     let json = ask(&server.url("/"), &["--json"]).expect(0);
     let object: Value = serde_json::from_str(&json.out).expect("an object");
     assert_eq!(
@@ -543,6 +548,7 @@ fn robots_of_a_url_are_fetched_shown_and_asked() {
     let broken = Server::new(|_| reply("503 Service Unavailable", &[], b""));
     let ended = ask(&broken.url("/"), &["/x"]).expect(1);
     assert_eq!(ended.out, "disallowed /x\n");
+    assert!(!ended.err.contains("by Disallow"), "{}", ended.err);
     let refused = ask("http://127.0.0.1:1/", &[]).expect(1);
     assert!(refused.err.contains("127.0.0.1:1"), "{}", refused.err);
 }

@@ -8,7 +8,7 @@ use argiope::parts::{ROBOTS_LENGTH_MAX as LENGTH_MAX, Robots, Rules, request_tar
 use argiope::{Config, CrawlUrl, Crawler, FinishReason, Page, PageKind, Request, RobotsMeaning};
 use serde::Serialize;
 
-use super::{RobotsArgs, answer_line, delay};
+use super::{Answered, RobotsArgs, delay};
 use crate::cli::Usage;
 use crate::cli::crawl::set_up;
 use crate::cli::json_lines::put_line;
@@ -97,8 +97,12 @@ pub fn run(config: Config, args: &RobotsArgs, mut out: impl Write) -> Result<i32
     }
     for (url, target) in &asked {
         let has_file = meaning == RobotsMeaning::Rules;
-        let line = answer_line(url, target, (&robots, &rules), has_file, args.json)?;
-        if !put_line(&mut out, &line)? {
+        let answer = Answered {
+            url,
+            target,
+            has_file,
+        };
+        if !answer.put(&mut out, (&robots, &rules), args.json)? {
             break;
         }
     }
