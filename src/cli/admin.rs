@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use argiope::sink::directory::{ControlFiles, DirectoryLock};
@@ -26,12 +26,30 @@ pub fn listen(
         }
         None => {}
     }
-    let address = serve(admin).map_err(|error| Usage(format!("--admin {at}: {error}")))?;
+    let address = serve(admin).map_err(|error| {
+        let mend = mend_of(&error, at);
+        Usage(format!("--admin {at}: {error}{mend}"))
+    })?;
     if let Some(address) = address {
         log::info!("the control interface is at http://{address}/");
     }
     Ok(())
 }
+
+/// How to mend that an address cannot be listened at, where it is known.
+fn mend_of(error: &io::Error, at: SocketAddr) -> String {
+    let write = |ip, port| format!("; write --admin {}", SocketAddr::new(ip, port));
+    match error.kind() {
+        io::ErrorKind::AddrInUse => write(at.ip(), at.port().checked_add(1).unwrap_or(PORT)),
+        io::ErrorKind::AddrNotAvailable => write(Ipv4Addr::LOCALHOST.into(), at.port()),
+        // Ports below 1024 are for root.
+        io::ErrorKind::PermissionDenied => write(at.ip(), PORT),
+        _ => String::new(),
+    }
+}
+
+/// The port of examples.
+const PORT: u16 = 9115;
 
 /// Listens at the socket in a locked output directory. A crawl without it works as well.
 pub fn serve_in(crawler: &mut Crawler, lock: &DirectoryLock) {

@@ -5,6 +5,7 @@ mod explain;
 pub mod filters;
 mod probe;
 pub mod sources;
+mod values;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -34,6 +35,7 @@ pub use self::explain::flags_of_commands;
 use self::explain::explain;
 use self::filters::Filters;
 use self::sources::{Configured, Given, Pace, Proxied, Settings, Sockets, Strength, many, one};
+use self::values::{count, listening};
 
 /// Reads the command line.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Usage> {
@@ -194,16 +196,17 @@ pub struct Crawl {
     #[arg(long)]
     pub quiet: bool,
 
-    /// Stop after N pages; 0: no limit
+    /// Stop after N pages of all runs of a crawl; --resume with a larger N continues; 0: no limit
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = LIMITS)]
     max_pages: Option<String>,
     /// Fetch at most N pages of a host; 0: no limit
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = LIMITS)]
     max_pages_per_host: Option<String>,
-    /// Stop after this time (30s, 10m, 2h); 0: no limit
+    /// Stop after this time (30s, 10m, 2h) of all runs; --resume with a longer one continues; 0: no limit
     #[arg(long, value_name = "D", allow_negative_numbers = true, help_heading = LIMITS)]
     max_time: Option<String>,
-    /// Stop after so many bytes over the wire; replies in flight then are read for up to --stop-grace; 0: no limit
+    /// Stop after so many bytes over the wire, of all runs; replies in flight then are read for up to --stop-grace;
+    /// --resume with more continues; 0: no limit
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true, help_heading = LIMITS)]
     max_bytes: Option<String>,
     /// Cut bodies after this size [default: 10MiB]
@@ -233,7 +236,7 @@ pub struct Crawl {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     filtered: Option<Option<PathBuf>>,
     /// Serve the control interface at this address, too; other than loopback only with --admin-token-file
-    #[arg(long, value_name = "ADDR:PORT", help_heading = CONTROL)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listening, help_heading = CONTROL)]
     pub admin: Option<SocketAddr>,
     /// The token in this file allows everything by --admin; without it that is for reading only
     #[arg(long, value_name = "FILE", requires = "admin", help_heading = CONTROL)]
@@ -448,7 +451,7 @@ pub struct Url {
     #[arg(long, value_name = "SEED")]
     pub from: Vec<String>,
     /// Links followed from the seed to get there, 1 or more [default: 1]
-    #[arg(long, value_name = "N", requires = "from", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", requires = "from", value_parser = count::<u32, 1>, allow_negative_numbers = true)]
     pub depth: Option<u32>,
     /// Judge them by this robots.txt of their origin, too
     #[arg(long, value_name = "FILE")]
@@ -527,13 +530,13 @@ impl From<Links> for LinksArgs {
 #[derive(Debug, Args)]
 pub struct Demo {
     /// Number of domains in the loopback web
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count::<u32, 1>, allow_negative_numbers = true)]
     pub domains: u32,
     /// Approximate number of pages of each domain
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count::<u32, 1>, allow_negative_numbers = true)]
     pub pages: u32,
     /// Random seed: the same seed gives the same web
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count::<u64, 0>, allow_negative_numbers = true)]
     pub seed: u64,
     /// Serve the web for a crawl of your own until a signal, with its seeds, its settings and the servers' log in DIR
     #[arg(long, value_name = "DIR")]
@@ -565,7 +568,7 @@ pub struct State {
     #[arg(long, group = "subject")]
     pub export: bool,
     /// Number of hosts, or of requests, that are listed
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = count::<usize, 0>, allow_negative_numbers = true)]
     pub top: usize,
 }
 

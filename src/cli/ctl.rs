@@ -1,5 +1,7 @@
 //! `argiope ctl`: asks a running crawl, and gives it orders, by the socket in its directory.
 
+mod strangers;
+
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -13,6 +15,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::Usage;
+use super::foreign::orders::{from_standard_input, limit_of_flag};
 
 /// Arguments of the command.
 #[derive(Clone, Debug)]
@@ -136,6 +139,11 @@ impl Until {
 /// Runs the command; returns its exit code.
 pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
     let client = Client::new(&args.folder);
+    if let Job::Seeds(path) = &args.job {
+        check_seeds(&args.folder, path)?;
+    }
+    // Asked before the order, which may make one.
+    let notes = strangers::notes(&client, &args.job);
     let reply = match args.job {
         Job::Status => client.get("/v1/status")?,
         Job::Scopes {
@@ -235,9 +243,24 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
             client.call("PUT", "/v1/log", body.as_bytes())?
         }
     };
+    for note in notes {
+        log::warn!("{note}");
+    }
     let text = serde_json::to_string_pretty(&reply)?;
     writeln!(io::stdout(), "{text}")?;
     Ok(0)
+}
+
+/// Refuses a URL where a file of seeds is expected.
+fn check_seeds(folder: &Path, path: &Path) -> Result<(), Usage> {
+    let text = path.to_string_lossy();
+    match text.contains("://") && !path.exists() {
+        true => Err(Usage(format!(
+            "{text:?} is a URL, and seeds reads a file; write {}",
+            from_standard_input(&folder.to_string_lossy(), &text)
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Excludes names, or withdraws that; gives all that are excluded by order.
@@ -308,20 +331,23 @@ fn add_seeds(client: &Client<'_>, path: &Path) -> anyhow::Result<Value> {
     }
 }
 
-/// Limits as a JSON object, from `name=value` each; without a value, the order is withdrawn.
+/// Limits as a JSON object, from `name=value` each, by the names of settings or of flags; without a value, the order is
+/// withdrawn.
 fn limits_of(limits: &[String]) -> Result<Value, Usage> {
     let mut object = Map::new();
     for limit in limits {
         let Some((name, value)) = limit.split_once('=') else {
             return Err(Usage(format!(
-                "{limit:?} is no limit: write NAME=VALUE, such as concurrent_requests=100, or NAME= to withdraw an order"
+                "{limit:?} is no limit: write NAME=VALUE, such as concurrent_requests=100, or NAME= to withdraw an order; \
+                 without any, `limits` lists them"
             )));
         };
         let value = match value {
             "" => Value::Null,
             value => serde_json::from_str(value).unwrap_or_else(|_| json!(value)),
         };
-        if object.insert(name.to_owned(), value).is_some() {
+        let setting = limit_of_flag(name).unwrap_or(name);
+        if object.insert(setting.to_owned(), value).is_some() {
             return Err(Usage(format!("{name} is given twice: give it once")));
         }
     }
@@ -417,7 +443,9 @@ impl<'a> Client<'a> {
         let folder = self.folder.display();
         let words = match error.kind() {
             ErrorKind::NotFound if !self.folder.is_dir() => {
-                format!("there is no directory {folder}")
+                format!(
+                    "there is no directory {folder}: write argiope ctl DIR, with the --out directory of the crawl"
+                )
             }
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
                 format!(
@@ -470,6 +498,10 @@ mod tests {
         };
         let limits = of(&["max=3", "time=2h", "pages="]).expect("they are sound");
         assert_eq!(limits, json!({"max": 3, "time": "2h", "pages": null}));
+        let limits = of(&["max-pages=", "max_bytes=1MB"]).expect("they are sound");
+        let expected = json!({"CLOSESPIDER_PAGECOUNT": null, "CLOSESPIDER_BYTECOUNT": "1MB"});
+        assert_eq!(limits, expected);
+        assert!(of(&["max-pages=1", "max_pages=2"]).is_err());
         assert!(of(&["max"]).is_err());
         assert!(of(&["max=1", "max=2"]).is_err());
     }

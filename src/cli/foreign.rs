@@ -1,14 +1,16 @@
-//! Answers to flags that a command does not have: what users of Scrapy, wget, curl and Heritrix write instead, another
-//! command that has the flag, or the nearest one if it is a typing error.
+//! Answers to flags and words that a command does not have: what users of Scrapy, wget, curl and Heritrix write instead,
+//! another command that has the flag, or the nearest one if it is a typing error.
 
 mod beginners;
+mod generators;
+pub mod orders;
 mod settings;
 mod short;
 mod table;
 
 use std::time::Duration;
 
-use argiope::settings::span;
+use argiope::settings::{interval_of_rate, span};
 use strsim::osa_distance;
 
 pub use self::settings::cure_of_setting;
@@ -29,7 +31,8 @@ struct Foreign {
 
 /// All of them.
 fn rows() -> impl Iterator<Item = &'static Foreign> {
-    table::ROWS.iter().chain(beginners::ROWS).chain(short::ROWS)
+    let tables = [table::ROWS, generators::ROWS, beginners::ROWS, short::ROWS];
+    tables.into_iter().flatten()
 }
 
 /// A flag of a command, without its value.
@@ -105,6 +108,15 @@ impl Unknown<'_> {
 
 /// A cure with the value that was given, where it is a number and the cure leaves its place open.
 fn with_value(cure: &str, value: Option<&str>) -> String {
+    if let Some(endings) = value.and_then(Endings::of) {
+        let cure = cure.replace("--allow REGEX", &endings.allowing());
+        return cure.replace("--deny REGEX", &endings.denying());
+    }
+    if let (TWO_PER_SECOND, Some(rate), Some(gap)) = (cure, value, value.and_then(interval_of_rate))
+    {
+        let delay = gap.as_secs_f64();
+        return format!("to send {rate} to a host write --delay {delay}");
+    }
     let is_number = |value: &&str| {
         value.starts_with(|c: char| c.is_ascii_digit())
             && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '.')
@@ -142,6 +154,60 @@ fn with_value(cure: &str, value: Option<&str>) -> String {
     };
     cure.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
+
+/// The endings of files, as wget has them behind `-A` and `-R`: `jpg,pdf`, `*.pdf`.
+pub struct Endings(Vec<String>);
+
+impl Endings {
+    /// The endings that a text lists; `None` if it is rather something else.
+    pub fn of(text: &str) -> Option<Endings> {
+        let items: Vec<&str> = text.split(',').map(str::trim).collect();
+        let bare = |item: &&str| {
+            item.trim_start_matches('*')
+                .trim_start_matches('.')
+                .to_owned()
+        };
+        let endings: Vec<String> = items.iter().map(bare).collect();
+        let is_part = |part: &str| {
+            let is_short = (1..=5).contains(&part.len());
+            is_short && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        let is_ending = |ending: &String| {
+            ending.split('.').all(is_part) && ending.contains(|c: char| c.is_ascii_alphabetic())
+        };
+        let is_marked = |item: &&str| item.starts_with("*.") || item.starts_with('.');
+        let is_list = items.len() > 1
+            || items.iter().any(is_marked)
+            || endings
+                .iter()
+                .any(|ending| ENDINGS.contains(&ending.as_str()));
+        (is_list && endings.iter().all(is_ending)).then_some(Endings(endings))
+    }
+
+    /// The flag by which URLs with these endings are fetched, and pages that may link to them.
+    pub fn allowing(&self) -> String {
+        format!("--allow '(/|[.]html?|{})$'", self.pattern())
+    }
+
+    /// The flag by which URLs with these endings are not fetched.
+    pub fn denying(&self) -> String {
+        format!("--deny '{}$'", self.pattern())
+    }
+
+    fn pattern(&self) -> String {
+        let all: Vec<String> = self.0.iter().map(|it| it.replace('.', "[.]")).collect();
+        match all.as_slice() {
+            [one] => format!("[.]{one}"),
+            all => format!("[.]({})", all.join("|")),
+        }
+    }
+}
+
+/// Endings that are known without a dot.
+const ENDINGS: &[&str] = &[
+    "html", "htm", "pdf", "jpg", "jpeg", "png", "gif", "svg", "webp", "zip", "gz", "mp3", "mp4",
+    "xml", "txt", "csv", "doc", "docx", "xls", "xlsx", "css", "js", "php",
+];
 
 /// One divided by `value`, with as many digits as show it, and rounded to the side that asks for less of a server.
 fn reciprocal(value: f64, round: fn(f64) -> f64) -> f64 {

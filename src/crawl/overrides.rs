@@ -244,7 +244,12 @@ pub fn check_limit(
         error: problem.at(SettingSource::Program, name),
         needs_run,
     };
-    let setting = Config::setting(name).map_err(|problem| refused(problem, false))?;
+    let setting = Config::setting(name).map_err(|mut problem| {
+        if !LIMITS.iter().any(|limit| problem.mend.contains(limit)) {
+            problem.mend = format!("give one of {}", LIMITS.join(", "));
+        }
+        refused(problem, false)
+    })?;
     if !LIMITS.contains(&setting.name) {
         let mend = format!("those that can be are {}", LIMITS.join(", "));
         return Err(refused(

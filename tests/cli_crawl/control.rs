@@ -29,6 +29,15 @@ pub fn reply_of(folder: &Path, args: &[&str]) -> Value {
     serde_json::from_str(&ended.out).expect("it is JSON")
 }
 
+/// The reply to an order that succeeds, with a note on stderr.
+#[track_caller]
+fn noted(folder: &Path, args: &[&str], note: &str) -> Value {
+    let ended = ctl(folder, args).expect(0);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    assert!(ended.err.contains(note), "{args:?}: {}", ended.err);
+    serde_json::from_str(&ended.out).expect("it is JSON")
+}
+
 /// A crawl of a host with many pages, 50 ms between two.
 fn paced(server: &Server) -> Crawl {
     let list: String = (0..2000).map(|n| server.url(&format!("/{n}\n"))).collect();
@@ -198,10 +207,11 @@ fn a_crawl_that_was_killed_can_be_asked_again_when_it_is_resumed() {
     let scope = format!("127.0.0.1:{}", server.port());
     reply_of(folder, &["set", &scope, "delay=5s"]);
     reply_of(folder, &["pause"]);
-    let excluded = reply_of(folder, &["exclude", "*.example.com", "a.test"]);
+    let note = "no request to a host \"a.test\" is queued now";
+    let excluded = noted(folder, &["exclude", "*.example.com", "a.test"], note);
     assert_eq!(excluded, json!({"excluded": ["*.example.com", "a.test"]}));
     reply_of(folder, &["include", "a.test"]);
-    reply_of(folder, &["priority", "a.test", "-3"]);
+    noted(folder, &["priority", "a.test", "-3"], note);
     reply_of(folder, &["exclude", "198.51.100.0/24", r"re:/\d{9}$"]);
     going.signal(Signal::KILL);
     going.wait();
@@ -394,8 +404,32 @@ fn orders_that_changed_nothing_are_reported() {
     };
     report(&["hold", "a.test", "2020-01-31T18:00:00Z"], "is not held");
     report(&["include", "a.test"], "was not excluded");
-    reply_of(folder, &["hold", "a.test", "1h"]);
-    reply_of(folder, &["exclude", "A.test"]);
+    let later = "no scope is named \"a.test\" now; what is ordered holds for those that come";
+    let reply = noted(folder, &["hold", "a.test", "1h"], later);
+    assert!(reply["settings"]["hold_until"].is_string(), "{reply}");
+    noted(folder, &["set", "a.test", "delay=2"], later);
+    let unchanged = "no scope is named \"a.test\" now; nothing that is sent now has changed";
+    noted(folder, &["unset", "a.test"], unchanged);
+    noted(folder, &["release", "a.test"], unchanged);
+    noted(folder, &["forget", "A.test"], "nothing was learned of one");
+    noted(folder, &["cancel", "a.test"], "no request was cancelled");
+    noted(folder, &["decisions", "a.test"], "it has no decisions");
+    let of_pattern = "no scope that was sent to fits \"*.b.test\" now";
+    noted(folder, &["set", "*.b.test", "delay=2"], of_pattern);
+    // One of another name is there.
+    let scope = format!("; there is 127.0.0.1:{}", server.port());
+    noted(folder, &["set", "127.0.0.1", "delay=2"], &scope);
+    // None of these needs one.
+    reply_of(folder, &["set", "default", "delay=0.05"]);
+    reply_of(
+        folder,
+        &["exclude", "*.b.test", "192.0.2.0/24", "re:/none/"],
+    );
+    noted(
+        folder,
+        &["exclude", "A.test"],
+        "what is excluded is not requested later",
+    );
     reply_of(folder, &["include", "a.test"]);
     reply_of(folder, &["stop", "--now"]);
     going.wait().expect(3);

@@ -359,7 +359,7 @@ fn limits_of_a_running_crawl_are_shown_changed_and_checked() {
             "was 0 when the run began",
         ),
         (&["limits", "a=1", "a=2"], 2, "given twice"),
-        (&["log", "loud"], 1, "no level of the log"),
+        (&["log", "loud"], 2, "not a level of the log; give off"),
     ] {
         let refused = ctl(case.folder(), args).expect(code);
         assert!(refused.err.contains(part), "{args:?}: {}", refused.err);

@@ -7,6 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 
 use super::probe::duration;
+use super::values::count;
 use crate::cli::ctl::{CtlArgs, Job, Until};
 
 /// Arguments of `ctl`.
@@ -35,7 +36,7 @@ enum CtlCommand {
         #[arg(long = "match", value_name = "PATTERN")]
         pattern: Option<String>,
         /// Most scopes that are listed
-        #[arg(long, value_name = "N", default_value_t = 50)]
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = count::<usize, 1>, allow_negative_numbers = true)]
         limit: usize,
     },
     /// List origins with the longest queues
@@ -44,7 +45,7 @@ enum CtlCommand {
         #[arg(long = "match", value_name = "PATTERN")]
         pattern: Option<String>,
         /// Most queues that are listed
-        #[arg(long, value_name = "N", default_value_t = 50)]
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = count::<usize, 1>, allow_negative_numbers = true)]
         limit: usize,
     },
     /// Everything about one scope: its settings, its present state, and its pacing so far
@@ -59,7 +60,7 @@ enum CtlCommand {
         #[arg(value_parser = not_empty())]
         name: String,
         /// Most decisions that are listed
-        #[arg(long, value_name = "N", default_value_t = 50)]
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = count::<usize, 1>, allow_negative_numbers = true)]
         limit: usize,
     },
     /// One host: its robots.txt, addresses, connections and health
@@ -90,7 +91,7 @@ enum CtlCommand {
         #[arg(value_parser = not_empty())]
         name: String,
         /// For how long: 90, 10m, 2h; or until when: 2030-01-31T18:00:00Z
-        #[arg(value_name = "D|TIME", value_parser = until)]
+        #[arg(value_name = "D|TIME", value_parser = until, allow_negative_numbers = true)]
         until: Until,
     },
     /// End a hold of `hold`; those that servers ask for stay
@@ -133,7 +134,7 @@ enum CtlCommand {
     /// Change the level of the log on stderr; without one, show it
     Log {
         /// How much is logged
-        #[arg(value_name = "off|error|warn|info|debug|trace")]
+        #[arg(value_name = "off|error|warn|info|debug|trace", value_parser = level)]
         level: Option<String>,
     },
     /// Cancel all requests of a scope; those of a domain or an address are ended by `exclude`
@@ -162,7 +163,7 @@ enum CtlCommand {
     /// End the crawl; requests in flight may finish
     Stop {
         /// Time for requests in flight, in place of STOP_GRACE
-        #[arg(long, value_name = "D", value_parser = duration, conflicts_with = "now")]
+        #[arg(long, value_name = "D", value_parser = duration, conflicts_with = "now", allow_negative_numbers = true)]
         grace: Option<Duration>,
         /// Cancel requests in flight
         #[arg(long)]
@@ -235,6 +236,23 @@ fn scope(text: &str) -> Result<String, String> {
         _ if text.is_empty() => Err("a scope has a name".to_owned()),
         Some((key, _)) if is_key(key) => Err(format!("it is a setting: write set SCOPE {text}")),
         _ => Ok(text.to_owned()),
+    }
+}
+
+/// A level of the log, by the words of other programs, too.
+fn level(text: &str) -> Result<String, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let text = text.to_ascii_lowercase();
+    let level = match text.as_str() {
+        "warning" => "warn",
+        level => level,
+    };
+    match LEVELS.contains(&level) {
+        true => Ok(level.to_owned()),
+        false => Err(format!(
+            "not a level of the log; give {}",
+            LEVELS.join(", ")
+        )),
     }
 }
 

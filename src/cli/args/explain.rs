@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Subcommand};
 
+use super::super::foreign::orders::Order;
 use super::super::foreign::{self, Answer, Unknown};
 use super::{Cli, Command};
 use crate::cli::shell::quoted;
@@ -21,11 +22,31 @@ pub fn explain(error: &clap::Error, args: &[OsString]) -> String {
     {
         return whole;
     }
+    let texts: Vec<&str> = args.iter().skip(1).filter_map(|arg| arg.to_str()).collect();
+    let order = order_in(&texts);
+    if let Some(whole) = order.and_then(|order| wrong_order(error, order)) {
+        return whole;
+    }
+    if let Some(whole) = negative(error, args) {
+        return whole;
+    }
     let context = |kind| match error.get(kind)? {
         ContextValue::String(text) => Some(text.as_str()),
         _ => None,
     };
     let option = context(ContextKind::InvalidArg).and_then(form_of);
+    let text = error.render().to_string();
+    let what: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.is_empty())
+        .collect();
+    let what = what.join(" ");
+    let what = what.trim_start_matches("error: ");
+    if error.kind() == ErrorKind::ValueValidation && option.is_none() && what.contains("; ") {
+        // It says how to mend it.
+        return what.to_owned();
+    }
     let mend = match error.kind() {
         ErrorKind::UnknownArgument => match unknown_of(args, context(ContextKind::InvalidArg)) {
             Some(unknown) => match unknown.answer(&flags_of_commands()) {
@@ -44,7 +65,13 @@ pub fn explain(error: &clap::Error, args: &[OsString]) -> String {
         }
         ErrorKind::InvalidValue if context(ContextKind::InvalidValue) == Some("") => {
             let flag = context(ContextKind::InvalidArg).filter(|arg| arg.starts_with('-'));
-            flag.map(|flag| format!("write {flag}"))
+            flag.map(|flag| match flag.split(' ').next() {
+                Some("--header") => {
+                    "write -H 'Name: value'; to follow links to all hosts, as wget's -H, write --follow all"
+                        .to_owned()
+                }
+                _ => format!("write {flag}"),
+            })
         }
         ErrorKind::WrongNumberOfValues => context(ContextKind::InvalidArg).and_then(of_pair),
         ErrorKind::MissingRequiredArgument if companion(args).is_some() => {
@@ -55,7 +82,8 @@ pub fn explain(error: &clap::Error, args: &[OsString]) -> String {
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation if option.is_some() => option,
         ErrorKind::MissingRequiredArgument => command.and_then(|command| {
-            let example = example_of(command)?;
+            let of_order = order.and_then(Order::example);
+            let example = of_order.or_else(|| example_of(command))?;
             Some(format!("as in `{example}`; see `argiope {command} --help`"))
         }),
         _ => None,
@@ -75,14 +103,6 @@ pub fn explain(error: &clap::Error, args: &[OsString]) -> String {
         Some(command) => format!("see `argiope {command} --help`"),
         None => "see `argiope --help`".to_owned(),
     };
-    let text = error.render().to_string();
-    let what: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.is_empty())
-        .collect();
-    let what = what.join(" ");
-    let what = what.trim_start_matches("error: ");
     let mend = mend.or_else(suggested).unwrap_or_else(help);
     format!("{what}; {mend}")
 }
@@ -114,6 +134,64 @@ fn verb_first(args: &[OsString]) -> Option<String> {
     Some(format!(
         "{verb:?} stands where the directory does; write argiope ctl {folder} {verb}"
     ))
+}
+
+/// The order among the words of `ctl DIR ORDER …`.
+fn order_in<'a>(texts: &'a [&'a str]) -> Option<Order<'a>> {
+    let is_flag = |text: &str| text.starts_with('-');
+    let at = texts.iter().position(|text| !is_flag(text))?;
+    let words = (texts[at] == "ctl").then(|| &texts[at + 1..])?;
+    let mut plain = (0..words.len()).filter(|at| !is_flag(words[*at]));
+    let (folder, at) = (plain.next()?, plain.next()?);
+    Some(Order {
+        folder: words[folder],
+        word: words[at],
+        rest: &words[at + 1..],
+    })
+}
+
+/// An order that `ctl` does not have, or an argument that its order does not take: the whole message.
+fn wrong_order(error: &clap::Error, order: Order<'_>) -> Option<String> {
+    let line = Cli::command();
+    let ctl = line.find_subcommand("ctl")?;
+    if order.word != "help" && ctl.find_subcommand(order.word).is_none() {
+        let names = ctl.get_subcommands().map(|it| it.get_name().to_owned());
+        return Some(order.unknown(&names.collect::<Vec<_>>()));
+    }
+    match (error.kind(), error.get(ContextKind::InvalidArg)?) {
+        (ErrorKind::UnknownArgument, ContextValue::String(argument)) => order.unexpected(argument),
+        _ => None,
+    }
+}
+
+/// A negative number behind a flag with a value, which is read as a flag: the whole message.
+fn negative(error: &clap::Error, args: &[OsString]) -> Option<String> {
+    let found = match (error.kind(), error.get(ContextKind::InvalidArg)?) {
+        (ErrorKind::UnknownArgument, ContextValue::String(found)) => found.as_str(),
+        _ => return None,
+    };
+    let texts: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
+    let is_negative = |text: &str| text.parse::<f64>().is_ok_and(|number| number < 0.0);
+    // Clap may name its first letter alone.
+    let begins = |text: &&str| is_negative(text) && text.starts_with(found);
+    let at = texts.iter().position(begins)?;
+    let (flag, value) = (texts[at.checked_sub(1)?], texts[at]);
+    takes_value(args, flag).then(|| {
+        format!("{value:?} is read as a flag; as the value of {flag} write {flag}={value}")
+    })
+}
+
+/// Whether the command has this flag, with a value.
+fn takes_value(args: &[OsString], flag: &str) -> bool {
+    let line = Cli::command();
+    let command = command_of(args).and_then(|name| line.find_subcommand(name));
+    let is_flag = |arg: &&clap::Arg| {
+        let long = arg.get_long().map(|long| format!("--{long}"));
+        let short = arg.get_short().map(|short| format!("-{short}"));
+        [long, short].into_iter().flatten().any(|name| name == flag)
+    };
+    let arg = command.and_then(|command| command.get_arguments().find(is_flag));
+    arg.is_some_and(|arg| arg.get_action().takes_values())
 }
 
 /// Flags that are given without those that they need: all of them.
@@ -169,23 +247,16 @@ fn swallowed(error: &clap::Error, args: &[OsString]) -> Option<String> {
     // The flags with two words take the last but one, too.
     let before = texts[..at].iter().rev().take(2);
     let flag = before.copied().find(|text| text.starts_with('-'))?;
-    let line = Cli::command();
-    let command = line.find_subcommand(command_of(args)?)?;
-    let is_flag = |arg: &&clap::Arg| {
-        let long = arg.get_long().map(|long| format!("--{long}"));
-        let short = arg.get_short().map(|short| format!("-{short}"));
-        [long, short].into_iter().flatten().any(|name| name == flag)
-    };
-    let takes_values = |arg: &clap::Arg| arg.get_action().takes_values();
-    let takes_it = command
-        .get_arguments()
-        .find(is_flag)
-        .is_some_and(takes_values);
-    if !takes_it || MAY_BE_URLS.contains(&flag) {
+    if !takes_value(args, flag) || MAY_BE_URLS.contains(&flag) {
         return None;
     }
+    let of_others = match flag {
+        "-H" | "--header" => "; to follow links to all hosts, as wget's -H, write --follow all",
+        "-s" => "; curl's -s is not needed: leave it out",
+        _ => "",
+    };
     Some(format!(
-        "{flag} has taken {} as its value: give {flag} its own, and the URL behind that",
+        "{flag} has taken {} as its value: give {flag} its own, and the URL behind that{of_others}",
         texts[at]
     ))
 }
@@ -217,8 +288,8 @@ fn directory_behind_fields(args: &[OsString]) -> Option<String> {
 fn form_of(arg: &str) -> Option<String> {
     let form = match arg.split(' ').next()? {
         "--results" => "write --results - > FILE, or --out DIR for files",
-        "--admin" => "write --admin 127.0.0.1:9115",
         "--depth" => "write --depth 1 or more; without --from a URL is judged as a seed",
+        "<PRIORITY>" => "write a whole number from -1000 to 1000",
         _ => return None,
     };
     Some(form.to_owned())

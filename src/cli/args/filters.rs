@@ -19,10 +19,10 @@ pub struct Filters {
     /// Follow at most N links from a seed; 0: no limit (--follow none follows none)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     max_depth: Option<String>,
-    /// Fetch only URLs that match one of these
+    /// Fetch only URLs that match one of these, seeds included
     #[arg(long, value_name = "REGEX")]
     allow: Vec<String>,
-    /// Do not fetch URLs that match one of these
+    /// Do not fetch URLs that match one of these, seeds included
     #[arg(long, value_name = "REGEX")]
     deny: Vec<String>,
     /// Send no requests to the hosts, *.domains and CIDRs in this file

@@ -9,6 +9,7 @@ use argiope::settings::span;
 use clap::Args;
 
 use super::sources::{Configured, Given, Sockets};
+use super::values::{count, listening};
 
 /// Arguments of `probe`.
 #[derive(Debug, Args)]
@@ -30,7 +31,7 @@ pub struct Probe {
     keep_connections: bool,
     /// Serve /metrics, and /probe?target=URL with the last result of a target, at this address; other than
     /// loopback only with --admin-token-file
-    #[arg(long, value_name = "ADDR:PORT", help_heading = TARGETS)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listening, help_heading = TARGETS)]
     pub admin: Option<SocketAddr>,
     /// The token in this file allows everything by --admin; without it that is for reading only
     #[arg(long, value_name = "FILE", requires = "admin", help_heading = TARGETS)]
@@ -42,7 +43,7 @@ pub struct Probe {
     #[arg(long, value_name = "D", value_parser = duration, allow_negative_numbers = true, conflicts_with = "requests")]
     duration: Option<Duration>,
     /// Measure N requests
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u64, 1>, allow_negative_numbers = true)]
     requests: Option<u64>,
     /// Before the measurement, send at the same rate for this time without counting
     #[arg(long, value_name = "D", default_value = "0s", value_parser = duration, allow_negative_numbers = true)]
@@ -53,7 +54,7 @@ pub struct Probe {
     arrivals: Arrivals,
     /// Maximum open connections; requests that are due while all are busy wait, and the latency includes that wait
     /// [default: 1000; with --every one for each target]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<usize, 1>, allow_negative_numbers = true)]
     connections: Option<usize>,
     /// Use a new connection for every request
     #[arg(long)]

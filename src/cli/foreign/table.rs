@@ -1,10 +1,9 @@
 //! The table of flags of other programs. A test parses each cure, with the value of its setting.
 
-use super::{EVERY_SECOND, Foreign, TWO_PER_SECOND};
+use super::{Foreign, TWO_PER_SECOND};
 
 const CRAWL: &[&str] = &["crawl"];
 const FETCH: &[&str] = &["fetch"];
-const PROBE: &[&str] = &["probe"];
 const BOTH: &[&str] = &["crawl", "fetch"];
 
 /// In the order of what they are about.
@@ -770,36 +769,5 @@ pub(super) const ROWS: &[Foreign] = &[
         flags: &["--config-file", "--conf", "--cfg"],
         cure: "to read settings from a TOML file write --config FILE",
         tries: &["--config crawl.toml"],
-    },
-    // Of load generators.
-    Foreign {
-        commands: PROBE,
-        flags: &["--count", "--number", "-n"],
-        cure: "for the number of requests write --requests N",
-        tries: &["--requests 100"],
-    },
-    Foreign {
-        commands: PROBE,
-        flags: &["--concurrency", "--threads", "--workers", "-c", "-t"],
-        cure: "requests leave at a rate, whatever the replies: write --rate RATE, and --connections N as a bound",
-        tries: &["--rate 100", "--connections 50"],
-    },
-    Foreign {
-        commands: PROBE,
-        flags: &["--qps", "--rps", "-q"],
-        cure: "for the requests per second write --rate N",
-        tries: &["--rate 100"],
-    },
-    Foreign {
-        commands: PROBE,
-        flags: &["--interval", "--delay", "--wait", "-i"],
-        cure: EVERY_SECOND,
-        tries: &["--rate 1", "--rate 0.5"],
-    },
-    Foreign {
-        commands: PROBE,
-        flags: &["--time", "-d", "-z"],
-        cure: "for the length of the measurement write --duration D",
-        tries: &["--duration 30s"],
     },
 ];

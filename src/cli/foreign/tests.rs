@@ -1,5 +1,6 @@
 //! Every flag of the table is given to its commands, and every cure is parsed.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use argiope::Config;
@@ -140,6 +141,11 @@ fn a_cure_takes_the_value_that_was_given() {
     check("--max-redirect=0", "-s REDIRECT_MAX_TIMES=0");
     check("--quota 10m", "--max-bytes 10m");
     check("--wait --tries", "write --delay D");
+    check("--rate 2/s", "to send 2/s to a host write --delay 0.5");
+    check("--rps 30/min", "to send 30/min to a host write --delay 2");
+    check("-R jpg,pdf", "write --deny '[.](jpg|pdf)$'");
+    check("--accept .pdf", "write --allow '(/|[.]html?|[.]pdf)$'");
+    check("--accept /docs/", "write --allow REGEX");
     // No gap is shorter than what was asked for.
     check("--rate 3", "--delay 0.334");
     check("--rps 3000", "--delay 0.000334");
@@ -280,4 +286,70 @@ fn words_that_are_no_commands_are_answered_with_these() {
     assert!(url.contains("`argiope crawl https://a.test/`"), "{url}");
     let near = parsed(&["argiope".to_owned(), "crwl".to_owned()]).expect_err("misspelt");
     assert!(near.ends_with("did you mean crawl?"), "{near}");
+}
+
+#[test]
+fn words_that_are_no_orders_have_orders_that_are_accepted() {
+    let line = command_line();
+    let ctl = line.find_subcommand("ctl").expect("it is one");
+    let orders: Vec<String> = (ctl.get_subcommands())
+        .map(|order| order.get_name().to_owned())
+        .collect();
+    let check = |order: &str| {
+        let line = format!("argiope ctl out {order}");
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        parsed(&words).unwrap_or_else(|error| panic!("{order}: {error}"));
+    };
+    let mut known = BTreeSet::new();
+    for (words, cure) in orders::SYNONYMS {
+        check(cure);
+        for word in *words {
+            assert!(known.insert(*word), "{word} stands twice");
+            assert!(!orders.iter().any(|order| order == word), "{word}");
+            let order = orders::Order {
+                folder: "out",
+                word,
+                rest: &[],
+            };
+            let expected = format!("{word:?} is no order; write argiope ctl out {cure}");
+            assert_eq!(order.unknown(&orders), expected);
+        }
+    }
+    for (order, example) in orders::EXAMPLES {
+        assert!(example.starts_with(order), "{example}");
+        check(example);
+        let words = ["argiope", "ctl", "out", order].map(str::to_owned);
+        // Only what lacks arguments needs an example.
+        parsed(&words).expect_err(order);
+    }
+    for order in &orders {
+        let words = ["argiope", "ctl", "out", order].map(str::to_owned);
+        let has_example = orders::EXAMPLES.iter().any(|(name, _)| name == order);
+        assert_eq!(parsed(&words).is_err(), has_example, "{order}");
+    }
+}
+
+#[test]
+fn endings_of_files_are_no_other_words() {
+    let check = |text: &str, expected: Option<&str>| {
+        let found = Endings::of(text).map(|endings| endings.denying());
+        assert_eq!(found.as_deref(), expected, "{text}");
+    };
+    check("jpg,pdf", Some("--deny '[.](jpg|pdf)$'"));
+    check("*.jpg", Some("--deny '[.]jpg$'"));
+    check("pdf", Some("--deny '[.]pdf$'"));
+    check("*.tar.gz,zip", Some("--deny '[.](tar[.]gz|zip)$'"));
+    for other in [
+        "",
+        "docs",
+        "/docs/",
+        "mybot/1.0",
+        "5",
+        "1.5",
+        "a b,c",
+        "Mozilla",
+        ",",
+    ] {
+        check(other, None);
+    }
 }

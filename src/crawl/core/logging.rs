@@ -80,3 +80,21 @@ fn name_of(level: LevelFilter) -> String {
 const FORM: &str = "the body is {\"level\": …} with off, error, warn, info, debug or trace";
 
 const NOT_OURS: &str = "the program that runs this crawl sets the level of its log itself";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_that_has_no_level_is_refused() {
+        let check = |body: &str, part: &str| {
+            let error = level_of(body.as_bytes()).expect_err(body);
+            assert!(error.contains(part), "{error}");
+        };
+        assert_eq!(level_of(br#"{"level": "debug"}"#), Ok(LevelFilter::Debug));
+        check(r#"{"level": "loud"}"#, "\"loud\" is no level of the log");
+        check(r#"{"level": 3}"#, FORM);
+        check(r#"{"level": "off", "x": 1}"#, FORM);
+        check("debug", FORM);
+    }
+}
