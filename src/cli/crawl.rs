@@ -23,6 +23,7 @@ use super::cdxj;
 use super::closing::{self, Closing};
 use super::feed::{self, FeedOf, Seeds};
 use super::filtered::FilteredLink;
+use super::flag_values::FlagNames;
 use super::hints;
 use super::left;
 use super::mistakes;
@@ -183,16 +184,18 @@ pub fn run(
     let has_state = state.is_some();
     let rejected = seeds.rejected();
     let beginning = state.as_ref().map(State::beginning);
-    let mut builder = Crawler::builder(config).sink(FileSink::new(options));
-    if let Some(out) = &out {
-        builder = builder
-            .stats_path(out.join("stats.json"))
-            .stats_while(held(&lock, out));
-    }
-    if let Some(state) = state {
-        builder = builder.state(state);
-    }
-    let mut crawler = set_up(builder)?;
+    let mut crawler = set_up(config, |config| {
+        let mut builder = Crawler::builder(config).sink(FileSink::new(options));
+        if let Some(out) = &out {
+            builder = builder
+                .stats_path(out.join("stats.json"))
+                .stats_while(held(&lock, out));
+        }
+        match state {
+            Some(state) => builder.state(state),
+            None => builder,
+        }
+    })?;
     crawler.reload_from(sources.answers());
     received.reload_on_hangup();
     if let Some(at) = args.admin {
@@ -631,12 +634,13 @@ pub fn watch(crawler: &mut Crawler, quiet: bool, received: &Received) -> Watched
     Watched { reason, summary }
 }
 
-/// Builds the crawler; an invalid configuration is a usage error.
-pub fn set_up(builder: Builder) -> anyhow::Result<Crawler> {
-    builder.build().map_err(|error| match error {
+/// Builds the crawler of a configuration; an invalid one is a usage error, which names the flags that set its settings.
+pub fn set_up(config: Config, builder: impl FnOnce(Config) -> Builder) -> anyhow::Result<Crawler> {
+    let flags = FlagNames::of(&config);
+    builder(config).build().map_err(|error| match error {
         // Its message already contains its cause.
         SetUpError::Io(_) => anyhow::Error::msg(error.to_string()),
-        error => Usage(error.to_string()).into(),
+        error => Usage(flags.put_into(&error.to_string())).into(),
     })
 }
 

@@ -14,6 +14,7 @@ use anyhow::Context;
 use argiope::sink::directory::{LineEnd, LineFile, LineReader};
 
 use self::csv::Csv;
+pub use self::fields::is_key;
 use self::fields::{Field, Row, may_be_extracted};
 #[cfg(feature = "parquet")]
 use self::parquet_file::ParquetFile;

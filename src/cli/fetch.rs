@@ -67,7 +67,7 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
         take(&mut seen, page, keep_body, is_body_to_stdout);
     };
     let payload = Payload::read(&args, &config)?;
-    let mut crawler = set_up(Crawler::builder(config).sink(sink))?;
+    let mut crawler = set_up(config, |config| Crawler::builder(config).sink(sink))?;
     let mut wanted = 0;
     for url in &args.urls {
         let request = Request::from_line(url)
@@ -146,7 +146,10 @@ impl Payload {
         let headers = config.fetch().headers.iter();
         let has_type = |(name, _): &(String, String)| name.eq_ignore_ascii_case(CONTENT_TYPE);
         let method = match &args.method {
-            Some(method) => Some(method.clone()),
+            Some(method) => {
+                check_method(method, !data.is_empty())?;
+                Some(method.clone())
+            }
             None => (!data.is_empty()).then(|| "POST".to_owned()),
         };
         Ok(Payload {
@@ -175,6 +178,41 @@ impl Payload {
         request
     }
 }
+
+/// Refuses a method that is none, and warns of one that is rarely meant.
+fn check_method(method: &str, has_data: bool) -> Result<(), Usage> {
+    let capitals = method.to_ascii_uppercase();
+    if method.trim().is_empty() {
+        return Err(Usage(
+            "-X: the method is empty; leave -X out, or give one, such as -X HEAD".to_owned(),
+        ));
+    }
+    if !method.chars().all(|c| c.is_ascii_graphic()) {
+        let first = capitals.split_whitespace().next().unwrap_or_default();
+        let meant = METHODS.iter().find(|known| **known == first);
+        return Err(Usage(format!(
+            "-X: {method:?} is no method, which is one word; write -X {}",
+            meant.unwrap_or(&"POST")
+        )));
+    }
+    if METHODS.contains(&capitals.as_str()) && method != capitals {
+        log::warn!(
+            "-X {method}: methods are in capitals, and servers may not know this one: write -X {capitals}"
+        );
+    }
+    if has_data && ["GET", "HEAD"].contains(&capitals.as_str()) {
+        log::warn!(
+            "-X {method} sends the data of -d as a body, which servers ignore for the most part: write it behind the \
+             URL, as in 'http://example.com/?a=b', or leave -X out for a POST"
+        );
+    }
+    Ok(())
+}
+
+/// Methods that most servers know.
+const METHODS: [&str; 8] = [
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE",
+];
 
 /// Appends data to a body. That of a file of `-d` has no line ends and NULs, as in curl.
 fn read_data(flag: &str, data: &str, body: &mut Vec<u8>) -> Result<(), Usage> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use argiope::settings::SettingSource;
 use argiope::{Config, Request, Stats};
 use serde_json::Value;
 
@@ -25,9 +26,12 @@ pub fn before(config: &Config, urls: &[String], has_lists: bool, has_warc: bool)
     let delay = delay.and_then(|delay| delay.as_f64()).unwrap_or(0.0);
     if delay >= DELAY_USUAL {
         let shown = clock(Duration::try_from_secs_f64(delay).unwrap_or(Duration::MAX));
+        let place = match config.source("DOWNLOAD_DELAY") {
+            SettingSource::Flag(flag) => flag.clone(),
+            other => format!("DOWNLOAD_DELAY ({other})"),
+        };
         hints.push(format!(
-            "DOWNLOAD_DELAY ({}): {shown} between the requests to a host; for milliseconds write 500ms",
-            config.source("DOWNLOAD_DELAY")
+            "{place}: {shown} between the requests to a host; for milliseconds write 500ms",
         ));
     }
     hints

@@ -4,6 +4,7 @@
 mod allocator;
 mod args;
 mod examples;
+mod flag_values;
 mod generate;
 mod hints;
 mod settings;

@@ -16,6 +16,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::Usage;
 use super::args::sources::{Configured, Given, HOSTS, Settings, Strength};
+use super::flag_values::{self, FlagNames};
 
 /// The finished configuration from preset, file, `-s` and flags.
 pub fn load(configured: &Configured, flags: &[Given]) -> anyhow::Result<Config> {
@@ -66,7 +67,9 @@ pub fn of_machine() -> SettingSource {
 const WORKERS_MAX: usize = 4;
 
 fn finished(config: Config) -> anyhow::Result<Config> {
-    let config = config.finish()?;
+    let flags = FlagNames::of(&config);
+    let named = |error: ConfigError| Usage(flags.put_into(&error.to_string()));
+    let config = config.finish().map_err(named)?;
     if config.is_insecure() {
         let place = config.source("INSECURE");
         log::warn!(
@@ -112,12 +115,7 @@ fn gather_over(
         apply_file(&mut config, path)?;
     }
     for assignment in &configured.set {
-        let Some((name, value)) = assignment.split_once('=') else {
-            return Err(Usage(format!(
-                "-s {assignment}: missing value; write -s NAME=VALUE"
-            ))
-            .into());
-        };
+        let (name, value) = flag_values::check_assignment(assignment)?;
         config.set(name.trim(), value, SettingSource::Option)?;
     }
     let is_set = |name: &str| {
@@ -127,7 +125,7 @@ fn gather_over(
         setting.is_some_and(|setting| names.any(|name| setting.is_named(name.trim())))
     };
     for given in flags {
-        check_given(given.flag, &given.value)?;
+        flag_values::check(given.flag, &given.value)?;
         let is_overridden = match given.strength {
             Strength::All => false,
             Strength::Files => is_set(given.name),
@@ -143,29 +141,8 @@ fn gather_over(
             name => config.set(name, given.value.clone(), source)?,
         }
     }
+    flag_values::check_extracted(&config)?;
     Ok(config)
-}
-
-/// Refuses an empty value of a flag, as a variable of the shell that is not set leaves it; curl's -A '' sends none.
-fn check_given(flag: &str, value: &Value) -> Result<(), Usage> {
-    let is_empty = |value: &Value| value.as_str().is_some_and(|text| text.trim().is_empty());
-    let any = |list: &[Value], is: &dyn Fn(&Value) -> bool| list.iter().any(is);
-    let lines = value.as_array().map_or(&[][..], Vec::as_slice);
-    if flag != "--user-agent" && (is_empty(value) || any(lines, &is_empty)) {
-        return Err(Usage(format!(
-            "{flag}: the value is empty; leave {flag} out, or give one"
-        )));
-    }
-    let is_bare = |line: &Value| {
-        let line = line.as_str().unwrap_or_default().trim();
-        line.ends_with(':') && !line.trim_end_matches(':').contains(':')
-    };
-    if flag == "--header" && any(lines, &is_bare) {
-        return Err(Usage(
-            "--header: a field without a value; quote the whole: -H 'X-Name: value'".to_owned(),
-        ));
-    }
-    Ok(())
 }
 
 /// Adds settings of single hosts to those that are set. Of a host, the new ones replace those of the same names.

@@ -385,7 +385,7 @@ fn cookies_of_a_file_given_to_a_later_run_replace_the_saved_ones() {
     let refused = resume(&["--cookies", "none", "--max-pages", "2"]);
     check_refused(
         &refused,
-        &["COOKIES_FILE", "it has no cookie", "it is empty"],
+        &["--cookies: none", "it has no cookie", "it is empty"],
     );
     resume(&["--max-pages", "2"]).expect(0);
     resume(&["--cookies", "new", "--max-pages", "3"]).expect(0);

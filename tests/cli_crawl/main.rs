@@ -31,6 +31,7 @@ mod limits;
 mod lost_stderr;
 mod machine;
 mod mistakes;
+mod mistyped;
 mod names;
 mod outages;
 mod output;

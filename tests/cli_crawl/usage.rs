@@ -64,7 +64,10 @@ fn an_invalid_network_is_refused() {
 
 #[test]
 fn the_error_names_unreadable_certificates() {
-    check(&["--ca-file", "nowhere.pem"], &["nowhere.pem", "CA_FILE"]);
+    check(
+        &["--ca-file", "nowhere.pem"],
+        &["nowhere.pem", "(--ca-file)"],
+    );
     let crawl = Crawl::of(&["http://a.test/", "--ca-file", "garbage.pem"]);
     crawl.file(
         "garbage.pem",

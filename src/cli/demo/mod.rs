@@ -50,7 +50,7 @@ pub fn run(config: Config, args: Demo) -> anyhow::Result<i32> {
     let config = of_web(config, web.dns())?;
     let folder = Scratch::new()?;
     let sink = FileSink::new(sink_options(&config, Some(&folder.0), false)?);
-    let mut crawler = set_up(Crawler::builder(config).sink(sink))?;
+    let mut crawler = set_up(config, |config| Crawler::builder(config).sink(sink))?;
     for url in seeds {
         crawler.submit(Request::get(url))?;
     }

@@ -97,7 +97,8 @@ pub fn may_be_extracted(name: &str) -> bool {
     is_name(name) && !is_key(name) && !BUILT_IN.contains(&name)
 }
 
-fn is_key(name: &str) -> bool {
+/// Whether a result line has a key of this name.
+pub fn is_key(name: &str) -> bool {
     KEYS.iter().any(|(key, _)| *key == name)
 }
 

@@ -123,7 +123,7 @@ fn fetch(config: Config, url: &CrawlUrl) -> Result<Option<Page>> {
             *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(page);
         }
     };
-    let mut crawler = set_up(Crawler::builder(config).sink(sink))?;
+    let mut crawler = set_up(config, |config| Crawler::builder(config).sink(sink))?;
     let file = format!("{}/robots.txt", url.origin());
     // A crawl's filters and the limit of its pages do not concern the file.
     let request = Request::get(file.as_str())
