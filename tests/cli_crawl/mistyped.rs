@@ -311,6 +311,9 @@ fn words_that_are_no_orders_are_answered_with_the_orders_that_are() {
         let ended = run(&format!("ctl out {right}"), "", folder.path());
         check_refused(&ended, &["no crawl is running in out"]);
     }
+    let swapped = run("ctl halt out", "", folder.path());
+    let cure = "\"halt\" stands where the directory does; write argiope ctl out stop";
+    check_refused(&swapped, &[cure]);
     let elsewhere = run("ctl nowhere stop", "", folder.path());
     check_refused(
         &elsewhere,

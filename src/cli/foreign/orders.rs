@@ -32,6 +32,15 @@ impl<'a> Order<'a> {
             let line = self.line(&[&[near][..], self.rest].concat().join(" "));
             return format!("{what}; did you mean {near}? write {line}");
         }
+        let swapped = Order {
+            folder: self.word,
+            word: self.folder,
+            ..self
+        };
+        if let Some(cure) = swapped.synonym(&self.folder.to_ascii_lowercase()) {
+            let folder = self.folder;
+            return format!("{folder:?} stands where the directory does; write {cure}");
+        }
         let all: Vec<&str> = orders().collect();
         format!(
             "{what}; the orders are {}, see `argiope ctl --help`",
