@@ -665,7 +665,7 @@ const MISTAKES: &[Mistake] = &[
     ),
     of(
         "probe URL --rate 0",
-        &["--rate"],
+        &["--rate: 0 is not a rate", "above 0"],
         "probe URL --allow-net loopback --rate 50 --requests 5",
     ),
     of("completions tcsh", &["'tcsh'", "bash"], "completions bash"),

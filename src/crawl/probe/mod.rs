@@ -407,7 +407,9 @@ fn check(settings: &ProbeSettings, targets: &[Request]) -> Result<(), SetUpError
     }
     let is_rate = settings.rate.is_finite() && settings.rate > 0.0;
     if settings.every.is_none() && !is_rate {
-        return refused("rate", "not a rate; give requests per second, above 0");
+        let rate = settings.rate;
+        let reason = format!("{rate} is not a rate; give requests per second, above 0");
+        return refused("rate", &reason);
     }
     if let Some(every) = settings.every {
         if every < EVERY_MIN {
