@@ -11,7 +11,9 @@ pub struct Room {
     effect_of_stop: &'static str,
     received: Received,
     stops: usize,
-    /// When waiting is given up without a signal.
+    /// How long to wait without a signal.
+    patience: Option<Duration>,
+    /// When waiting is given up, once it has begun.
     until: Option<Instant>,
     reported: bool,
 }
@@ -24,6 +26,7 @@ impl Room {
             effect_of_stop,
             stops: received.stops(),
             received,
+            patience: None,
             until: None,
             reported: false,
         }
@@ -31,7 +34,7 @@ impl Room {
 
     /// Waits no longer than this, if a time is given.
     pub fn for_at_most(mut self, patience: Option<Duration>) -> Self {
-        self.until = patience.map(|patience| Instant::now() + patience);
+        self.patience = patience;
         self
     }
 
@@ -44,7 +47,9 @@ impl Room {
                 self.effect_of_stop
             );
         }
-        let is_over = self.until.is_some_and(|until| until <= Instant::now());
+        let now = Instant::now();
+        let end = |patience| *self.until.get_or_insert(now + patience);
+        let is_over = self.patience.map(end).is_some_and(|end| end <= now);
         !is_over && !self.received.wait_for_stop(self.stops, PAUSE)
     }
 }

@@ -38,16 +38,7 @@ fn delay_and_concurrency_are_flags() {
     let server = Server::new(hundred);
     let urls: Vec<String> = (0..4).map(|n| server.url(&format!("/{n}"))).collect();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
-    let args = [
-        "--follow",
-        "none",
-        "--delay",
-        "0.3",
-        "--concurrency",
-        "2",
-        "-s",
-        "RANDOMIZE_DOWNLOAD_DELAY=false",
-    ];
+    let args = ["--follow", "none", "--delay", "0.3", "--concurrency", "2"];
     let crawled = Crawl::of(&urls).with(&args).run();
     assert_eq!(crawled.lines().len(), 4);
     let took = crawled.ended.took;
@@ -59,6 +50,12 @@ fn delay_and_concurrency_are_flags() {
         (&default["delay"], &default["concurrency"]),
         (&json!(0.3), &json!(2))
     );
+    assert_eq!(default["jitter"], json!([1.0, 1.0]), "it is the least gap");
+    let random = [&args[..], &["-s", "RANDOMIZE_DOWNLOAD_DELAY=true"]].concat();
+    let runs = Crawl::of(&urls).with(&random).run().read("runs.jsonl");
+    let start: Value = serde_json::from_str(runs.lines().next().expect("a line")).expect("JSON");
+    let default = &start["settings"]["default"];
+    assert_eq!(default["jitter"], json!([0.5, 1.5]));
 }
 
 #[test]

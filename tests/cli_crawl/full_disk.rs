@@ -285,6 +285,37 @@ fn a_second_signal_drops_a_frontier_that_does_not_fit_on_the_volume() {
 }
 
 #[test]
+fn a_limit_of_time_ends_a_crawl_while_its_volume_is_full() {
+    in_own_mounts(
+        "a_limit_of_time_ends_a_crawl_while_its_volume_is_full",
+        || {
+            for has_state in [true, false] {
+                let state = format!("STATE={has_state}");
+                let nearly =
+                    Nearly::with_settings("out", &["--max-time", "5s", "-s", state.as_str()]);
+                let going = nearly.crawl.start();
+                nearly.wait();
+                nearly.take_all_room();
+                let ended = going.wait().expect(1);
+                // The limit, the grace for results, and that for requests that are left without a state.
+                let took = ended.took.as_secs_f64();
+                assert!((4.9..25.0).contains(&took), "{took} s: {}", ended.err);
+                assert!(ended.err.contains("No space left"), "{}", ended.err);
+                if has_state {
+                    nearly.make_room();
+                    let more = ["--resume", "--out", "out", "--max-time", "0"];
+                    let args = [&["crawl", "--quiet"][..], &more].concat();
+                    Going::start(&args, nearly.crawl.folder(), b"")
+                        .wait()
+                        .expect(0);
+                    check_whole(&nearly.crawl.folder().join("out"));
+                }
+            }
+        },
+    );
+}
+
+#[test]
 fn a_crawl_leaves_its_reserve_of_free_space_and_continues_when_there_is_more() {
     in_own_mounts(
         "a_crawl_leaves_its_reserve_of_free_space_and_continues_when_there_is_more",

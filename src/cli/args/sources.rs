@@ -123,7 +123,8 @@ impl Proxied {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pace")]
 pub struct Pace {
-    /// Minimum gap between requests to a host, varied at random by half: 0.5 is two requests per second [default: 1s]
+    /// Minimum gap between requests to a host: 0.5 is at most two requests per second. For random gaps, from half of it
+    /// to half more, add -s RANDOMIZE_DOWNLOAD_DELAY=true [default: 1s, with random gaps]
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     delay: Option<String>,
     /// Maximum requests in flight to a host [default: 1; with AutoThrottle 8]
@@ -135,9 +136,13 @@ impl Pace {
     /// The settings that its flags set.
     pub fn given(&self) -> Vec<Given> {
         let delay = one("--delay", "DOWNLOAD_DELAY", &self.delay);
+        let exact = self.delay.is_some().then(|| Given {
+            strength: Strength::Files,
+            ..Given::new("--delay", "RANDOMIZE_DOWNLOAD_DELAY", false.into())
+        });
         let name = "CONCURRENT_REQUESTS_PER_DOMAIN";
         let concurrency = one("--concurrency", name, &self.concurrency);
-        delay.into_iter().chain(concurrency).collect()
+        delay.into_iter().chain(exact).chain(concurrency).collect()
     }
 }
 

@@ -39,8 +39,8 @@ pub(super) const ROWS: &[Foreign] = &[
     Foreign {
         commands: BOTH,
         flags: &["--random-wait", "--randomize-delay", "--jitter"],
-        cure: "delays are randomized by half; to change that write -s RANDOMIZE_DOWNLOAD_DELAY=false",
-        tries: &["-s RANDOMIZE_DOWNLOAD_DELAY=false"],
+        cure: "gaps are random by half without --delay; to have both write --delay D -s RANDOMIZE_DOWNLOAD_DELAY=true",
+        tries: &["--delay 1 -s RANDOMIZE_DOWNLOAD_DELAY=true"],
     },
     Foreign {
         commands: BOTH,

@@ -39,8 +39,11 @@ pub(super) fn find(name: &str) -> Result<&'static Preset, Problem> {
 static PRESETS: &[Preset] = &[
     Preset {
         name: "polite",
-        meaning: "one site whose operator does not know of the crawl: one request at a time, paced by its latency",
+        meaning: "one site whose operator does not know of the crawl: one request at a time, a second apart or more, \
+                  by its latency",
         values: &[
+            ("DOWNLOAD_DELAY", "1"),
+            ("CONCURRENT_REQUESTS_PER_DOMAIN", "1"),
             ("AUTOTHROTTLE_ENABLED", "true"),
             ("AUTOTHROTTLE_TARGET_CONCURRENCY", "1.0"),
             ("AUTOTHROTTLE_MAX_DELAY", "10"),

@@ -99,17 +99,19 @@ impl<I: Io> Core<I> {
             self.network.submit();
         }
         if is_over || is_last && !self.has_pages() {
-            let is_bounded = is_stopped || self.is_out_of_time_for_disk();
-            self.flush(reason, is_bounded.then_some(until));
+            let is_limit = reason == FinishReason::Timeout && self.is_out_of_time_for_disk();
+            self.flush(reason, (is_stopped || is_limit).then_some(until));
         }
     }
 
     fn advance_flushing(&mut self, reason: FinishReason, until: Option<Instant>) {
         let is_time_up = until.is_some_and(|until| until <= self.now);
         self.finish_output();
-        // Results that are not acknowledged are fetched again by the run that resumes the crawl.
-        let is_uncommitted =
-            self.output.is_abandoned() || is_time_up && self.output.is_unacknowledged();
+        // Results that are not acknowledged are fetched again by the run that resumes the crawl. A limit of time
+        // bounds the wait for the disk alone.
+        let is_bounded = self.control.is_stopping() || !self.output.has_disk_room();
+        let is_uncommitted = self.output.is_abandoned()
+            || is_time_up && is_bounded && self.output.is_unacknowledged();
         let is_lost = is_time_up && reason == FinishReason::SinkFailed;
         // An order is acknowledged before the crawl is over, unless the state cannot have what it changed.
         let waits_for_orders = self.is_recording_orders() && !self.has_lost_writes();

@@ -1,7 +1,8 @@
 //! Requests that must not be made twice: each departs only once its start is committed.
 //!
 //! ```text
-//! (connected) ──► Recorded ──(an epoch begins)──► InEpoch ──(it is committed)──► started
+//! (connected) ──► recorded ──(an epoch begins)──► in epoch ──(it is committed)──► started ──► departed
+//!                    └────────────────────────────────┴──(nothing more is sent)────┴──► undone
 //! ```
 //!
 //! After a crash, what was started may have been done, and is not made again. So an attempt is started as
@@ -19,9 +20,9 @@ pub struct Starts {
     recorded: BTreeMap<u64, Key>,
     /// Those of the epoch that is being committed.
     in_epoch: BTreeMap<u64, Key>,
-    /// Attempts whose start is committed and that have not ended.
+    /// Attempts whose start is committed, and that have neither departed nor ended.
     started: BTreeSet<u64>,
-    /// Those of them that departed.
+    /// Those that departed and have not ended.
     departed: BTreeSet<u64>,
     /// Attempts that may go on.
     resumed: Vec<Key>,
@@ -41,7 +42,7 @@ pub enum Start {
 impl Starts {
     /// The attempt is to depart. It may be in flight anew, with another key.
     pub fn request(&mut self, number: u64, key: Key) -> Start {
-        if self.started.contains(&number) {
+        if self.started.contains(&number) || self.departed.contains(&number) {
             return Start::Committed;
         }
         if let Some(before) = self.in_epoch.get_mut(&number) {
@@ -74,7 +75,7 @@ impl Starts {
 
     /// An attempt departs.
     pub fn depart(&mut self, number: u64) {
-        if self.started.contains(&number) {
+        if self.started.remove(&number) {
             self.departed.insert(number);
         }
     }
@@ -87,8 +88,7 @@ impl Starts {
     /// Nothing more is sent: removes the attempts that did not depart, whose starts are to be undone.
     pub fn take_unsent(&mut self) -> Vec<u64> {
         let waiting = self.recorded.keys().chain(self.in_epoch.keys());
-        let started = self.started.difference(&self.departed);
-        let unsent: Vec<u64> = waiting.chain(started).copied().collect();
+        let unsent: Vec<u64> = waiting.chain(&self.started).copied().collect();
         unsent.iter().for_each(|number| self.end(*number));
         unsent
     }
@@ -109,7 +109,10 @@ impl Starts {
     }
 
     fn is_empty(&self) -> bool {
-        self.recorded.is_empty() && self.in_epoch.is_empty() && self.started.is_empty()
+        self.recorded.is_empty()
+            && self.in_epoch.is_empty()
+            && self.started.is_empty()
+            && self.departed.is_empty()
     }
 }
 

@@ -646,8 +646,8 @@ impl Trial {
             );
             self.unknown.insert(url);
         }
-        let in_order = [FinishReason::Finished, FinishReason::Shutdown].map(Some);
-        self.may_have_starts = !in_order.contains(&left.reason);
+        let is_broken = |reason| reason == FinishReason::SinkFailed;
+        self.may_have_starts = left.reason.is_none_or(is_broken);
         if left.reason == Some(FinishReason::Shutdown) {
             STOPS_JUDGED.fetch_add(1, Ordering::Relaxed);
         }

@@ -18,6 +18,11 @@ fn f106_the_presets_of_the_cheat_sheet() {
         assert_eq!(source, format!("preset {name}"));
     };
     check("polite", 1.0, 10.0, 2.0);
+    // AutoThrottle alone has no delay at a server that answers at once.
+    let mut config = Config::default();
+    config.preset("polite").expect("a preset");
+    let default = config.finish().expect("a sound preset").throttle.default;
+    assert_eq!((default.delay, default.concurrency), (secs(1.0), 1));
     check("cooperative", 4.0, 30.0, 1.0);
     check("many-domains", 2.0, 60.0, 1.0);
 }
