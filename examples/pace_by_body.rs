@@ -11,8 +11,8 @@ use std::{env, error::Error, time::Duration};
 
 use argiope::settings::ScopeSettings;
 use argiope::{
-    Answer, BodyPart, BodySignal, Builder, Classify, Config, Crawler, ExchangeEnd, Instant, Pace,
-    Page, Request, Strategy,
+    Answer, BodyPart, BodySignal, Builder, Classify, Config, Crawler, ExchangeEnd, Instant,
+    Observation, Pace, Page, PageKind, Request, Strategy,
 };
 
 /// Judges a page by its first kilobyte.
@@ -32,7 +32,7 @@ impl Classify for ByWords {
     }
 }
 
-/// Doubles the delay for a refusal, and halves it for ten good pages.
+/// Doubles the delay for a refusal or a request without an answer, and halves it for ten good pages.
 #[derive(Default)]
 pub struct Halving {
     /// Number of good pages since the delay changed.
@@ -43,19 +43,35 @@ pub struct Halving {
 }
 
 impl Strategy for Halving {
-    fn ended(&mut self, set: &ScopeSettings, pace: Pace, end: &ExchangeEnd, now: Instant) -> Pace {
-        if end.sent < self.changed {
+    // Also of a request without an answer, and of a body that `ByWords` refuses.
+    fn answer(
+        &mut self,
+        set: &ScopeSettings,
+        pace: Pace,
+        seen: &Observation<'_>,
+        now: Instant,
+    ) -> Pace {
+        if !seen.refused || seen.sent < self.changed {
             return pace;
         }
-        self.good = if end.refused { 0 } else { self.good + 1 };
-        let delay = match self.good {
-            0 => (pace.delay * 2).clamp(Duration::from_millis(100), Duration::from_secs(60)),
-            10 => pace.delay / 2,
-            _ => return pace,
-        };
+        (self.good, self.changed) = (0, now);
+        let delay = (pace.delay * 2).clamp(Duration::from_millis(100), Duration::from_secs(60));
         // The configured delay may be longer than a minute.
         let delay = delay.max(set.delay);
+        Pace { delay, ..pace }
+    }
+
+    fn ended(&mut self, set: &ScopeSettings, pace: Pace, end: &ExchangeEnd, now: Instant) -> Pace {
+        let is_page = end.kind == PageKind::Page && end.status == Some(200);
+        if !is_page || end.failure.is_some() || end.sent < self.changed {
+            return pace;
+        }
+        self.good += 1;
+        if self.good < 10 {
+            return pace;
+        }
         (self.good, self.changed) = (0, now);
+        let delay = (pace.delay / 2).max(set.delay);
         Pace { delay, ..pace }
     }
 }

@@ -50,12 +50,12 @@ fn delay_and_concurrency_are_flags() {
         (&default["delay"], &default["concurrency"]),
         (&json!(0.3), &json!(2))
     );
-    assert_eq!(default["jitter"], json!([1.0, 1.0]), "it is the least gap");
+    assert_eq!(default["jitter"], json!([0.0, 0.0]), "it is the least gap");
     let random = [&args[..], &["-s", "RANDOMIZE_DOWNLOAD_DELAY=true"]].concat();
     let runs = Crawl::of(&urls).with(&random).run().read("runs.jsonl");
     let start: Value = serde_json::from_str(runs.lines().next().expect("a line")).expect("JSON");
     let default = &start["settings"]["default"];
-    assert_eq!(default["jitter"], json!([0.5, 1.5]));
+    assert_eq!(default["jitter"], json!([-0.5, 0.5]));
 }
 
 #[test]

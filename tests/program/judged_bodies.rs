@@ -109,6 +109,20 @@ fn the_example_doubles_the_delay_up_to_a_minute_and_halves_it_after_ten_good_pag
 }
 
 #[test]
+fn the_example_also_slows_down_for_requests_without_an_answer() {
+    let web = Web::new(|_| Reply::reset());
+    let config = with(config(), "HOST_DOWN_AFTER", 0);
+    let builder = crate::pace_by_body::by_body(Crawler::builder(config));
+    crawl(builder, &web, &["a.test"], 1);
+    let asked = web.asked();
+    let gaps = asked
+        .windows(2)
+        .map(|pair| pair[1].at.saturating_since(pair[0].at));
+    let gaps: Vec<u64> = gaps.map(|gap| (gap.as_secs_f64() + 0.1) as u64).collect();
+    assert_eq!(gaps, [2, 4]);
+}
+
+#[test]
 fn the_example_is_never_faster_than_the_configured_delay() {
     let config = config().with("DOWNLOAD_DELAY", "2min").expect("valid");
     let web = asking(|asked| asked.target.ends_with('1'));

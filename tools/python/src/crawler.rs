@@ -25,7 +25,7 @@ use crate::setting::{key, setting};
 /// `ValueError` with its name.
 ///
 /// Call `turn()`, wait until `fileno()` is readable, and repeat: the descriptor also becomes readable at
-/// each deadline. While 1000 pages are untaken, nothing more departs.
+/// each deadline. While 1000 pages are untaken, or 8 MiB of them, nothing more departs, and bodies are not read on.
 ///
 /// `pages()` has results: the final page of each request and link, with success or failure. With `every_attempt`
 /// it also has each robots.txt, each sitemap that was not submitted, and attempts that are not final, because a retry
@@ -52,8 +52,34 @@ pub struct Crawler {
     committed_epoch: u64,
 }
 
-/// Untaken pages, in the order in which they ended. The lock is held briefly, never while Python runs.
-type Waiting = Arc<Mutex<VecDeque<Page>>>;
+/// Untaken pages. The lock is held briefly, never while Python runs.
+type Waiting = Arc<Mutex<Untaken>>;
+
+/// Pages in the order in which they ended.
+#[derive(Default)]
+struct Untaken {
+    pages: VecDeque<Page>,
+    /// Bytes of their bodies.
+    bytes: usize,
+}
+
+impl Untaken {
+    /// Whether nothing more departs.
+    fn is_full(&self) -> bool {
+        self.pages.len() >= PAGES_WAITING || self.bytes >= BYTES_WAITING
+    }
+
+    fn push(&mut self, page: Page) {
+        self.bytes += page.body_bytes();
+        self.pages.push_back(page);
+    }
+
+    fn pop(&mut self) -> Option<Page> {
+        let page = self.pages.pop_front()?;
+        self.bytes -= page.body_bytes();
+        Some(page)
+    }
+}
 
 struct Crawl {
     crawler: Box<argiope::Crawler>,
@@ -65,6 +91,9 @@ struct Crawl {
 
 /// With this many untaken pages nothing more departs; requests in flight still end.
 const PAGES_WAITING: usize = 1000;
+
+/// And with so many bytes of them, as where results are pulled in Rust.
+const BYTES_WAITING: usize = 8 << 20;
 
 /// A turn waits no longer while there is no room for pages.
 const PATIENCE_FULL: Duration = Duration::from_millis(10);
@@ -102,11 +131,10 @@ impl Crawler {
                 let (queue, room) = (Arc::clone(&pages), Arc::clone(&pages));
                 let keep = move |page: argiope::Page| {
                     if every_attempt || page.is_result() {
-                        locked(&queue).push_back(Page::from(page));
+                        locked(&queue).push(Page::from(page));
                     }
                 };
-                let sink =
-                    FunctionSink::new(keep).ready_when(move || locked(&room).len() < PAGES_WAITING);
+                let sink = FunctionSink::new(keep).ready_when(move || !locked(&room).is_full());
                 (builder.sink(sink), None)
             }
         };
@@ -186,7 +214,7 @@ impl Crawler {
     /// An iterator over the pages that are untaken now, in the order in which they ended. It takes one page
     /// per step; a loop that stops early leaves the rest in the queue.
     fn pages(this: Py<Self>) -> Pages {
-        let left = AtomicUsize::new(locked(&this.get().pages).len());
+        let left = AtomicUsize::new(locked(&this.get().pages).pages.len());
         Pages {
             crawler: this,
             left,
@@ -210,7 +238,7 @@ impl Crawler {
     /// Number of untaken pages.
     #[getter]
     fn waiting(&self) -> usize {
-        locked(&self.pages).len()
+        locked(&self.pages).pages.len()
     }
 
     /// Current statistics, with the keys of `stats.json`. Blocks while another thread is in a turn.
@@ -242,10 +270,12 @@ impl Crawler {
         }
         let mut pages = locked(&self.pages);
         let mut has_more = true;
-        while has_more && pages.len() < PAGES_WAITING {
+        while has_more && !pages.is_full() {
             let page = crawl.crawler.try_next_result();
             has_more = page.is_some();
-            pages.extend(page.map(Page::from));
+            if let Some(page) = page {
+                pages.push(Page::from(page));
+            }
         }
         self.has_more.store(has_more, Relaxed);
     }
@@ -253,8 +283,8 @@ impl Crawler {
     /// The next untaken page.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Page>> {
         let mut pages = locked(&self.pages);
-        let page = pages.pop_front();
-        let is_empty = pages.is_empty();
+        let page = pages.pop();
+        let is_empty = pages.pages.is_empty();
         drop(pages);
         if is_empty && self.has_more.load(Relaxed) {
             // The crawl waits until they are taken.

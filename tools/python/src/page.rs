@@ -18,6 +18,13 @@ impl From<argiope::Page> for Page {
     }
 }
 
+impl Page {
+    /// Bytes of its body.
+    pub fn body_bytes(&self) -> usize {
+        self.0.body.len()
+    }
+}
+
 #[pymethods]
 impl Page {
     /// Number of the attempt.

@@ -34,6 +34,8 @@ class Server:
                 if self.path.startswith("/slow"):
                     time.sleep(0.3)
                 body = b"<title>Tea</title>" if self.path == "/html" else self.path.encode()
+                if self.path.startswith("/megabyte"):
+                    body = bytes(1 << 20)
                 self.send_response(404 if self.path == "/robots.txt" else 200)
                 self.send_header("Content-Length", str(len(body)))
                 self.send_header("X-Twice", "1")
@@ -171,6 +173,33 @@ class Crawls(unittest.TestCase):
 
         self.assertEqual(asyncio.run(asyncio.wait_for(main(), 60)), 300)
         self.assertLess(taken, 2000)
+
+    def test_large_pages_that_are_not_taken_stop_the_crawl(self):
+        async def main():
+            urls = (f"http://h{n % 20}.test/megabyte/{n}" for n in range(200))
+            crawler = argiope.Crawler(self.server.settings(CONCURRENT_REQUESTS=4), ahead=20)
+            for url in urls:
+                crawler.submit(url)
+            before = 0
+            ends = time.monotonic() + 20
+            # Until it has come to rest.
+            while time.monotonic() < ends:
+                for _ in range(100):
+                    crawler.turn(0.005)
+                if before == crawler.waiting and before > 0:
+                    break
+                before = crawler.waiting
+            # 8 MiB, and those in flight.
+            self.assertLessEqual(before, 9 + 4)
+            taken = 0
+            while crawler.reason is None or crawler.waiting:
+                crawler.turn(0.05)
+                for page in crawler.pages():
+                    self.assertEqual(len(page.body), 1 << 20)
+                    taken += 1
+            return taken
+
+        self.assertEqual(asyncio.run(asyncio.wait_for(main(), 60)), 200)
 
     def test_handle_is_full_when_so_many_are_ahead(self):
         crawler = argiope.Crawler(self.server.settings(), ahead=3)

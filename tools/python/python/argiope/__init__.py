@@ -28,8 +28,8 @@ async def crawl(
     """Crawls `requests`, URLs or dicts as of `Crawler.submit`; yields each page as it ends.
 
     `requests` is an iterable of them, asynchronous or not; a single URL is `[url]`. It is read as the crawl goes on: at
-    most `ahead` requests are taken from it beyond those that are being fetched. The crawl continues while the loop's
-    body runs, until 1000 pages are untaken. If the crawl ends early, by a limit, the iterable is not read on. An
+    most `ahead` requests are taken from it beyond those that are being fetched and the pages that the loop has not
+    taken. The crawl continues while the loop's body runs, until 1000 pages are untaken, or 8 MiB of their bodies. If the crawl ends early, by a limit, the iterable is not read on. An
     invalid request raises `ValueError` with its index once the requests before it have ended, unless the loop is left
     before; those after it are not read. With `on_invalid` it is left out instead, and the crawl continues:
     `on_invalid(index, request, error)` is called in the loop, and what it raises ends the crawl in the same way.
