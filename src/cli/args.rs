@@ -147,8 +147,9 @@ impl Command {
         matches!(self, Command::Crawl(crawl) if crawl.quiet)
     }
 
-    /// Whether what it is run for goes to standard output. Of a crawl, its state may decide.
+    /// Whether what it is run for goes to standard output. A crawl decides for itself: its state may say so.
     pub fn prints_data(&self) -> bool {
+        let is_stdout = |out: &PathBuf| out.as_os_str() == "-";
         match self {
             Command::Fetch(_)
             | Command::Robots(_)
@@ -157,11 +158,17 @@ impl Command {
             | Command::Settings(_)
             | Command::State(_)
             | Command::Completions(_) => true,
-            Command::Export(export) => {
-                let out = export.out.as_ref();
-                out.is_none_or(|out| out.as_os_str() == "-")
+            Command::Export(Export { out, .. }) | Command::Audit(Audit { out, .. }) => {
+                out.as_ref().is_none_or(is_stdout)
             }
-            _ => false,
+            Command::Report(Report { json, out, .. }) => {
+                *json || out.as_ref().is_some_and(is_stdout)
+            }
+            Command::Cdxj(Cdxj { out, .. }) => out.as_ref().is_some_and(is_stdout),
+            Command::Probe(probe) => probe.prints_data(),
+            Command::Ctl(ctl) => ctl.is_question(),
+            Command::Demo(demo) => demo.serve.is_none(),
+            Command::Crawl(_) | Command::Man(_) => false,
         }
     }
 }

@@ -20,7 +20,7 @@ pub fn check() -> Result<(), Usage> {
     }
 }
 
-/// Called by the dynamic loader before the standard library starts.
+/// Called by the start-up code of the C library, before the standard library starts.
 extern "C" fn look() {
     let is_closed = fcntl_getfd(rustix::stdio::stdout()) == Err(Errno::BADF);
     WAS_CLOSED.store(is_closed, Ordering::Relaxed);

@@ -304,6 +304,52 @@ fn standard_output_that_is_closed_is_an_error_at_once() {
     // It is not needed.
     run(&format!("{crawl} --quiet --out out"), ">&-").expect(0);
     assert!(folder.path().join("out/results.jsonl").exists());
+    let probe = format!("probe {url} --allow-net loopback --rate 50 --requests 1");
+    for line in [
+        &probe,
+        &format!("{probe} --json --hdr a.hdr"),
+        &format!("{probe} --results -"),
+        "audit out",
+        &format!("audit out --site 127.0.0.1:{}", server.port()),
+        "audit out --json",
+        "audit out -o -",
+        "report out --json",
+        "report out -o -",
+        "export out --csv url",
+        "cdxj out -o -",
+        "links - --base http://a.test/",
+        "robots - --agent a",
+        "url http://a.test/",
+        "state out",
+        "completions bash",
+    ] {
+        let refused = run(line, ">&-");
+        check_refused(&refused, &["standard output is closed", "> FILE"]);
+        run(line, "> /dev/null").expect(0);
+    }
+    for line in [
+        &format!("{probe} --results lines"),
+        &format!("{probe} --hdr b.hdr"),
+        &format!("{probe} --fail-above errors=50%"),
+        "audit out -o audit.json",
+        "report out",
+        "export out --csv url -o pages.csv",
+        "cdxj out",
+        "cdxj out -o all.cdxj",
+        "man pages",
+    ] {
+        run(line, ">&-").expect(0);
+    }
+    check_refused(&run("demo", ">&-"), &["standard output is closed"]);
+    // No crawl runs there, to be asked or to be given an order.
+    for question in ["", "status", "scopes", "limits", "log", "exclude"] {
+        let refused = run(&format!("ctl out {question}"), ">&-");
+        check_refused(&refused, &["standard output is closed"]);
+    }
+    for order in ["stop", "limits max-pages=5", "log debug", "exclude a.test"] {
+        let refused = run(&format!("ctl out {order}"), ">&-");
+        check_refused(&refused, &["no crawl is running in out"]);
+    }
 }
 
 #[cfg(not(feature = "parquet"))]

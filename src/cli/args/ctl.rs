@@ -20,6 +20,38 @@ pub struct Ctl {
     job: Option<CtlCommand>,
 }
 
+impl Ctl {
+    /// Whether the crawl is asked something, whose answer is printed, and is given no order.
+    pub fn is_question(&self) -> bool {
+        match self.job.as_ref().unwrap_or(&CtlCommand::Status) {
+            CtlCommand::Status
+            | CtlCommand::Scopes { .. }
+            | CtlCommand::Queues { .. }
+            | CtlCommand::Scope { .. }
+            | CtlCommand::Decisions { .. }
+            | CtlCommand::Host { .. }
+            | CtlCommand::Url { .. } => true,
+            CtlCommand::Limits { limits } => limits.is_empty(),
+            CtlCommand::Log { level } => level.is_none(),
+            CtlCommand::Exclude { names } => names.is_empty(),
+            CtlCommand::Set { .. }
+            | CtlCommand::Hold { .. }
+            | CtlCommand::Release { .. }
+            | CtlCommand::Priority { .. }
+            | CtlCommand::Forget { .. }
+            | CtlCommand::Unset { .. }
+            | CtlCommand::Reload
+            | CtlCommand::Cancel { .. }
+            | CtlCommand::Include { .. }
+            | CtlCommand::Pause
+            | CtlCommand::Resume
+            | CtlCommand::Stop { .. }
+            | CtlCommand::Rotate
+            | CtlCommand::Seeds { .. } => false,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum CtlCommand {
     /// Totals, rates, and waits by cause: the keys of stats.json (default)

@@ -95,6 +95,16 @@ impl Probe {
         self.sockets.given()
     }
 
+    /// Whether its report or its result lines, on standard output, are what it is run for: nothing else has figures.
+    pub fn prints_data(&self) -> bool {
+        let has_others = self.hdr.is_some() || self.admin.is_some() || !self.fail_above.is_empty();
+        match &self.results {
+            _ if self.json => true,
+            Some(results) => results.as_os_str() == "-",
+            None => !has_others,
+        }
+    }
+
     /// Whether each target is requested over and over: how often.
     pub fn every(&self) -> Option<Duration> {
         self.every
