@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::Usage;
 use super::foreign::orders::{from_standard_input, limit_of_flag};
+use super::shell::quoted;
 
 /// Arguments of the command.
 #[derive(Clone, Debug)]
@@ -448,8 +449,9 @@ impl<'a> Client<'a> {
                 )
             }
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                let word = quoted(self.folder);
                 format!(
-                    "no crawl is running in {folder}; `argiope state {folder}` shows what one left"
+                    "no crawl is running in {folder}; `argiope state {word}` shows what one left"
                 )
             }
             ErrorKind::PermissionDenied => {

@@ -251,7 +251,19 @@ fn words_that_are_no_orders_are_answered_with_the_orders_that_are() {
             "delay 127.0.0.1:81",
             "write argiope ctl out set 127.0.0.1:81 delay=2",
         ),
+        (
+            "delay 127.0.0.1:81 3s",
+            "write argiope ctl out set 127.0.0.1:81 delay=3s",
+        ),
+        (
+            "delay 163.com 5",
+            "write argiope ctl out set 163.com delay=5",
+        ),
+        ("delay 2/s", "write argiope ctl out set default delay=2/s\n"),
         ("block a.test", "write argiope ctl out exclude a.test"),
+        ("block 163.com", "write argiope ctl out exclude 163.com"),
+        ("block 10.0.0.1", "write argiope ctl out exclude 10.0.0.1"),
+        ("block *.a.test", "write argiope ctl out exclude '*.a.test'"),
         (
             "add http://a.test/",
             "write echo 'http://a.test/' | argiope ctl out seeds -",
@@ -260,7 +272,16 @@ fn words_that_are_no_orders_are_answered_with_the_orders_that_are() {
             "http://a.test/",
             "to ask about it argiope ctl out url http://a.test/",
         ),
+        (
+            "http://a.test/?a=b&c",
+            "write echo 'http://a.test/?a=b&c' | argiope ctl out seeds -, to ask about it argiope ctl out url \
+             'http://a.test/?a=b&c'\n",
+        ),
         ("stpo", "did you mean stop? write argiope ctl out stop"),
+        (
+            "inclued *.a.test",
+            "did you mean include? write argiope ctl out include '*.a.test'",
+        ),
         (
             "Stop --now",
             "did you mean stop? write argiope ctl out stop --now",
@@ -272,6 +293,16 @@ fn words_that_are_no_orders_are_answered_with_the_orders_that_are() {
         ),
         ("resume a.test", "write argiope ctl out release a.test"),
         ("stop 5", "write argiope ctl out stop --grace 5"),
+        ("stop 1m30s", "write argiope ctl out stop --grace 1m30s"),
+        (
+            "stop 9minutes",
+            "write argiope ctl out stop --grace 9minutes",
+        ),
+        (
+            "stop 10.0.0.1",
+            "for one scope write argiope ctl out cancel 10.0.0.1",
+        ),
+        ("stop 163.com", "write argiope ctl out cancel 163.com"),
         ("hold a.test", "as in `argiope ctl out hold a.test 1h`"),
         ("forget", "as in `argiope ctl out forget default`"),
         (
@@ -311,9 +342,42 @@ fn words_that_are_no_orders_are_answered_with_the_orders_that_are() {
         let ended = run(&format!("ctl out {right}"), "", folder.path());
         check_refused(&ended, &["no crawl is running in out"]);
     }
-    let swapped = run("ctl halt out", "", folder.path());
-    let cure = "\"halt\" stands where the directory does; write argiope ctl out stop";
-    check_refused(&swapped, &[cure]);
+    for (wrong, cure) in [
+        ("halt out", "argiope ctl out stop\n"),
+        // Also an order of other programs, and there is no such directory.
+        ("halt crawl", "argiope ctl crawl stop\n"),
+        ("delay crawl 3", "argiope ctl crawl set default delay=3\n"),
+        ("stop my·crawl", "argiope ctl 'my crawl' stop\n"),
+    ] {
+        let swapped = run(&format!("ctl {wrong}"), "", folder.path());
+        let words = format!(" stands where the directory does; write {cure}");
+        check_refused(&swapped, &[&words]);
+    }
+    // Directories with the names of such orders.
+    for name in ["crawl", "continue", "kill"] {
+        std::fs::create_dir(folder.path().join(name)).expect("a folder");
+    }
+    for (wrong, cure) in [
+        ("halt crawl", "argiope ctl crawl stop\n"),
+        ("suspend continue", "argiope ctl continue pause\n"),
+        ("kill crawl", "argiope ctl kill seeds urls.txt\n"),
+        ("crawl kill", "argiope ctl crawl stop --now\n"),
+        ("crawl add", "argiope ctl crawl seeds urls.txt\n"),
+    ] {
+        check_refused(&run(&format!("ctl {wrong}"), "", folder.path()), &[cure]);
+    }
+    let spaced = folder.path().join("my crawl");
+    std::fs::create_dir(&spaced).expect("a folder");
+    for (wrong, cure) in [
+        ("my·crawl halt", "write argiope ctl 'my crawl' stop\n"),
+        (
+            "my·crawl add http://a.test/",
+            "write echo 'http://a.test/' | argiope ctl 'my crawl' seeds -\n",
+        ),
+        ("my·crawl status", "`argiope state 'my crawl'` shows"),
+    ] {
+        check_refused(&run(&format!("ctl {wrong}"), "", folder.path()), &[cure]);
+    }
     let elsewhere = run("ctl nowhere stop", "", folder.path());
     check_refused(
         &elsewhere,

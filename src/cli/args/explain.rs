@@ -9,7 +9,7 @@ use clap::{CommandFactory, Subcommand};
 use super::super::foreign::orders::Order;
 use super::super::foreign::{self, Answer, Unknown};
 use super::{Cli, Command};
-use crate::cli::shell::quoted;
+use crate::cli::shell::{quoted, word as quoted_word};
 
 /// Clap's message on one line: what was wrong, where, and how to mend it.
 pub fn explain(error: &clap::Error, args: &[OsString]) -> String {
@@ -130,7 +130,7 @@ fn verb_first(args: &[OsString]) -> Option<String> {
     let (verb, folder) = (words.next()?, words.next());
     let line = Cli::command();
     line.find_subcommand("ctl")?.find_subcommand(verb)?;
-    let folder = folder.unwrap_or("DIR");
+    let folder = quoted_word(folder.unwrap_or("DIR"));
     Some(format!(
         "{verb:?} stands where the directory does; write argiope ctl {folder} {verb}"
     ))

@@ -1,6 +1,11 @@
 //! Words in place of the orders of `argiope ctl`, and arguments that these do not take. A test parses each cure.
 
+use std::path::Path;
+
+use argiope::settings::span;
+
 use super::nearest;
+use crate::cli::shell::{in_quotes, quoted, word as quoted_word};
 
 /// The words of `argiope ctl DIR ORDER …`.
 #[derive(Clone, Copy, Debug)]
@@ -21,25 +26,26 @@ impl<'a> Order<'a> {
         let what = format!("{:?} is no order", self.word);
         if self.word.contains("://") {
             let added = from_standard_input(self.folder, self.word);
-            let asked = self.line(&format!("url {}", self.word));
+            let asked = self.line(&format!("url {}", quoted_word(self.word)));
             return format!("{what}; to add it as a seed write {added}, to ask about it {asked}");
+        }
+        if self.is_swapped()
+            && let Some(message) = self.of_swapped()
+        {
+            return message;
         }
         if let Some(cure) = self.synonym(&word) {
             return format!("{what}; write {cure}");
         }
         // Also one in capitals.
         if let Some(near) = nearest(&word, orders()) {
-            let line = self.line(&[&[near][..], self.rest].concat().join(" "));
+            let rest = self.rest.iter().map(|word| quoted_word(word));
+            let words: Vec<String> = [near.to_owned()].into_iter().chain(rest).collect();
+            let line = self.line(&words.join(" "));
             return format!("{what}; did you mean {near}? write {line}");
         }
-        let swapped = Order {
-            folder: self.word,
-            word: self.folder,
-            ..self
-        };
-        if let Some(cure) = swapped.synonym(&self.folder.to_ascii_lowercase()) {
-            let folder = self.folder;
-            return format!("{folder:?} stands where the directory does; write {cure}");
+        if let Some(message) = self.of_swapped() {
+            return message;
         }
         let all: Vec<&str> = orders().collect();
         format!(
@@ -48,29 +54,51 @@ impl<'a> Order<'a> {
         )
     }
 
+    /// Whether the word behind is rather the directory: it is one, or has the name that a crawl's has without --out.
+    fn is_swapped(self) -> bool {
+        let adds_seeds = self.rest.iter().any(|word| word.contains("://"));
+        let is_folder = self.word == "crawl" && !adds_seeds || Path::new(self.word).is_dir();
+        is_folder && !Path::new(self.folder).is_dir()
+    }
+
+    /// The whole message about a word of other programs that stands before the directory.
+    fn of_swapped(self) -> Option<String> {
+        let swapped = Order {
+            folder: self.word,
+            word: self.folder,
+            ..self
+        };
+        let cure = swapped.synonym(&self.folder.to_ascii_lowercase())?;
+        let folder = self.folder;
+        Some(format!(
+            "{folder:?} stands where the directory does; write {cure}"
+        ))
+    }
+
     /// The whole message about an argument that a known order does not take; `None`: there is none.
     pub fn unexpected(self, argument: &str) -> Option<String> {
+        let given = quoted_word(argument);
         let cure = match (self.word, argument) {
             ("pause", name) if is_name(name) => {
                 format!(
                     "for one scope write {}",
-                    self.line(&format!("hold {name} 1h"))
+                    self.line(&format!("hold {given} 1h"))
                 )
             }
             ("resume", name) if is_name(name) => {
                 format!(
                     "for one scope write {}",
-                    self.line(&format!("release {name}"))
+                    self.line(&format!("release {given}"))
                 )
             }
             ("stop", "now") => format!("write {}", self.line("stop --now")),
-            ("stop", span) if starts_with_digit(span) => {
-                format!("write {}", self.line(&format!("stop --grace {span}")))
+            ("stop", span) if is_number(span) => {
+                format!("write {}", self.line(&format!("stop --grace {given}")))
             }
             ("stop", name) if is_name(name) => {
                 format!(
                     "for one scope write {}",
-                    self.line(&format!("cancel {name}"))
+                    self.line(&format!("cancel {given}"))
                 )
             }
             ("reload", _) => {
@@ -81,14 +109,14 @@ impl<'a> Order<'a> {
             }
             ("limits", flag) => {
                 let name = limit_of_flag(flag)?.to_ascii_lowercase();
-                let value = self.value_of(flag).unwrap_or("1000");
+                let value = quoted_word(self.value_of(flag).unwrap_or("1000"));
                 format!("write {}", self.line(&format!("limits {name}={value}")))
             }
             ("set", "--delay" | "--concurrency") => {
                 let key = argument.trim_start_matches('-');
-                let value = self.value_of(argument).unwrap_or("2");
+                let value = quoted_word(self.value_of(argument).unwrap_or("2"));
                 let name = self.rest.first().filter(|name| is_name(name));
-                let name = name.unwrap_or(&"example.com");
+                let name = quoted_word(name.unwrap_or(&"example.com"));
                 format!("write {}", self.line(&format!("set {name} {key}={value}")))
             }
             ("status" | "rotate", _) => format!("write {}", self.line(self.word)),
@@ -103,7 +131,7 @@ impl<'a> Order<'a> {
         let (_, example) = examples.find(|(order, _)| *order == self.word)?;
         // With the name that was given.
         let example = match self.rest.first() {
-            Some(name) if is_name(name) => example.replace("example.com", name),
+            Some(name) if is_name(name) => example.replace("example.com", &quoted_word(name)),
             _ => (*example).to_owned(),
         };
         Some(self.line(&example))
@@ -117,23 +145,14 @@ impl<'a> Order<'a> {
         if let (Some(url), true) = (url, cure.starts_with("seeds ")) {
             return Some(from_standard_input(self.folder, url));
         }
-        let name = self
-            .rest
-            .iter()
-            .find(|word| is_name(word) && !starts_with_digit(word));
-        let number = self.rest.iter().find(|word| starts_with_digit(word));
-        // The address of a host is a name.
-        let is_address = number.is_some_and(|number| number.matches('.').count() > 1);
-        let (name, number) = match is_address {
-            true => (number, None),
-            false => (name, number),
-        };
+        let mut words = self.rest.iter();
+        let name = words.find(|word| is_name(word) && !is_number(word));
+        let number = self.rest.iter().find(|word| is_number(word));
         let own = |part: &str| match part {
-            "example.com" => (*name.unwrap_or(&"example.com")).to_owned(),
-            // Without a name it is about all.
-            "default" => (*name.unwrap_or(&"default")).to_owned(),
+            // Without a name `default` is about all.
+            "example.com" | "default" => name.map_or(part.to_owned(), |name| quoted_word(name)),
             part => match (part.split_once('='), number) {
-                (Some((key, _)), Some(number)) => format!("{key}={number}"),
+                (Some((key, _)), Some(number)) => format!("{key}={}", quoted_word(number)),
                 _ => part.to_owned(),
             },
         };
@@ -151,13 +170,15 @@ impl<'a> Order<'a> {
     }
 
     fn line(self, order: &str) -> String {
-        format!("argiope ctl {} {order}", self.folder)
+        let folder = quoted(Path::new(self.folder));
+        format!("argiope ctl {folder} {order}")
     }
 }
 
 /// The command that adds a URL as a seed.
 pub fn from_standard_input(folder: &str, url: &str) -> String {
-    format!("echo '{url}' | argiope ctl {folder} seeds -")
+    let (url, folder) = (in_quotes(url), quoted(Path::new(folder)));
+    format!("echo {url} | argiope ctl {folder} seeds -")
 }
 
 /// The limit that a flag of `crawl` sets: of `max-pages` or `--max-pages`.
@@ -175,8 +196,15 @@ const LIMITS: [(&str, &str); 4] = [
     ("max-time", "CLOSESPIDER_TIMEOUT"),
 ];
 
-fn starts_with_digit(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_digit())
+/// Whether a word is a number or a duration. Others that begin with a digit are names: `163.com`, `10.0.0.1`.
+fn is_number(word: &str) -> bool {
+    let begins = word.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    let is_span = || match span(word) {
+        Ok(_) => true,
+        // A rate, or a duration in other units, is answered with the one that is meant.
+        Err(problem) => problem.mend.starts_with("write "),
+    };
+    begins && (word.parse::<f64>().is_ok() || is_span())
 }
 
 fn is_name(word: &str) -> bool {
