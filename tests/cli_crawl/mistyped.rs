@@ -41,6 +41,29 @@ const MISTAKES: &[Mistake] = &[
         "crawl URL NET --extract p=div[class=\"a·b\"]·>·p:nth-of-type(2)",
     ),
     of(
+        "crawl URL NET --extract //div[@class='a'][2]",
+        &["is XPath", "write it as in a style sheet"],
+        "crawl URL NET --extract price=div.price·>·b",
+    ),
+    of(
+        "crawl URL NET --extract a:hover",
+        &["\"a:hover\" is a selector with a state that only a browser has; write a=a\n"],
+        "crawl URL NET --extract a=a",
+    ),
+    of(
+        "crawl URL NET --extract a:checked",
+        &[
+            "is without a name, and with a selector that cannot be read",
+            "such as div.price > b, and write NAME=SELECTOR",
+        ],
+        "crawl URL NET --extract price=div.price·>·b",
+    ),
+    of(
+        "crawl URL NET --extract .status",
+        &["is without a name; write status_text=.status"],
+        "crawl URL NET --extract status_text=.status",
+    ),
+    of(
         "crawl URL NET --extract h=//a[.//b]",
         &["is XPath", "'price=div.price > b'"],
         "crawl URL NET --extract price=div.price·>·b",

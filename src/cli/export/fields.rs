@@ -372,6 +372,18 @@ mod tests {
     }
 
     #[test]
+    fn a_selector_without_a_name_is_given_one_that_no_key_has() {
+        for (key, _) in KEYS {
+            let source = argiope::settings::SettingSource::Program;
+            let nameless = argiope::Config::default()
+                .set("EXTRACT", format!(".{key}"), source)
+                .expect_err("it has no name");
+            let expected = format!("; write {key}_text=.{key}");
+            assert!(nameless.to_string().ends_with(&expected), "{nameless}");
+        }
+    }
+
+    #[test]
     fn the_last_line_of_a_page_is_one_of_a_page() {
         let check = |line: &str, expected: bool| {
             let row = Row::parse(line.as_bytes()).expect("JSON");

@@ -98,6 +98,9 @@ pub(crate) const BUILT_IN: &[(&str, &str)] = &[
     ("h1", "h1"),
 ];
 
+/// How a field is written.
+const MEND: &str = "write NAME=SELECTOR, such as price=.price or image=img.hero::attr(src)";
+
 /// Most fields: each is a search of its own.
 const FIELDS_MAX: usize = 64;
 
@@ -111,7 +114,6 @@ impl FieldSpec {
     /// Reads `NAME`, a built-in field, or `NAME=SELECTOR`, where the selector may end in `::text` or
     /// `::attr(NAME)`.
     pub fn parse(text: &str) -> Result<Self, FieldProblem> {
-        const MEND: &str = "write NAME=SELECTOR, such as price=.price or image=img.hero::attr(src)";
         let text = text.trim();
         let built_in = |name: &str| BUILT_IN.iter().find(|(own, _)| *own == name);
         let (name, selector) = match text.split_once('=') {
@@ -133,12 +135,8 @@ impl FieldSpec {
                 }
             },
         };
-        if let Some(NotCss { what, css }) = NotCss::of(selector) {
-            let mend = match css {
-                Some(css) => format!("write {}", word_of(name, &css)),
-                None => LIKE_A_STYLE_SHEET.to_owned(),
-            };
-            return Err(FieldProblem::new(what, mend));
+        if let Some(not_css) = NotCss::of(selector) {
+            return Err(of_not_css(not_css, Some(name)));
         }
         if selector.len() > SELECTOR_MAX {
             let what = format!("longer than {SELECTOR_MAX} bytes");
@@ -159,16 +157,43 @@ impl FieldSpec {
 
 /// What is wrong with a selector without a name; `None` if text is rather no selector.
 fn of_nameless(text: &str) -> Option<FieldProblem> {
-    let (what, css) = match NotCss::of(text) {
-        Some(NotCss { what, css: None }) => {
-            return Some(FieldProblem::new(what, LIKE_A_STYLE_SHEET));
+    if let Some(not_css) = NotCss::of(text) {
+        return Some(of_not_css(not_css, None));
+    }
+    if !may_be_selector(text) {
+        return None;
+    }
+    let name = name_for(text);
+    Some(match check_field(&name, text) {
+        Ok(()) => FieldProblem::new("without a name", format!("write {}", word_of(&name, text))),
+        // With a name it would be refused, too.
+        Err(FieldProblem { what, mend }) => {
+            let mend = match mend == MEND {
+                true => mend,
+                false => format!("{mend}, and write NAME=SELECTOR"),
+            };
+            FieldProblem::new(format!("without a name, and {what}"), mend)
         }
-        Some(NotCss { what, css }) => (what, css?),
-        None if may_be_selector(text) => ("without a name", text.to_owned()),
-        None => return None,
-    };
-    let mend = format!("write {}", word_of(&name_for(&css), &css));
-    Some(FieldProblem::new(what, mend))
+    })
+}
+
+/// What is wrong with a selector of another language, of a field with this name or without one.
+fn of_not_css(NotCss { what, css, mend }: NotCss, name: Option<&str>) -> FieldProblem {
+    let cure = css.and_then(|css| {
+        let name = name.map_or_else(|| name_for(&css), str::to_owned);
+        check_field(&name, &css).ok().map(|()| word_of(&name, &css))
+    });
+    let mend = cure.map_or_else(|| mend.to_owned(), |cure| format!("write {cure}"));
+    FieldProblem::new(what, mend)
+}
+
+/// Whether a field is accepted: a cure that is refused is none.
+fn check_field(name: &str, css: &str) -> Result<(), FieldProblem> {
+    let spec = FieldSpec::parse(&format!("{name}={css}"))?;
+    #[cfg(feature = "extract")]
+    Selectors::new(std::slice::from_ref(&spec)).map_err(|(_, problem)| problem)?;
+    drop(spec);
+    Ok(())
 }
 
 /// A field as a word of the shell.
@@ -179,9 +204,6 @@ fn word_of(name: &str, css: &str) -> String {
         false => format!("'{name}={css}'"),
     }
 }
-
-const LIKE_A_STYLE_SHEET: &str =
-    "write it as in a style sheet, such as 'price=div.price > b' or 'image=img.hero::attr(src)'";
 
 /// Whether a field may have this name.
 fn is_name(name: &str) -> bool {
@@ -421,6 +443,35 @@ mod tests {
         check("a::attr(href)", Err("write 'a_href=a::attr(href)'"));
         check("img[src=x]", Err("write 'img=img[src=x]'"));
         check(":is(h1", Err("price=.price"));
+        check("a:hover", Err("only a browser has; write a=a"));
+        check("x=a:hover", Err("only a browser has; write x=a"));
+        check("x=a:hover:focus", Err("leave the state out"));
+        check("::text", Err("without a selector; write NAME=SELECTOR"));
+        check(".url", Err("write url_text=.url"));
+        check("x=:hover:first", Err("as in a style sheet"));
+        check("//div[@class='a'][2]", Err("'price=div.price > b'"));
+    }
+
+    #[cfg(feature = "extract")]
+    #[test]
+    fn a_selector_that_is_refused_with_a_name_gets_none() {
+        for nameless in ["a:checked", "a:not(:hover)", "a.b > > c", "div:has(b)"] {
+            let problem = FieldSpec::parse(nameless).expect_err(nameless);
+            let words = format!("{}; {}", problem.what, problem.mend);
+            assert!(
+                words.ends_with("write NAME=SELECTOR") || !words.contains("write "),
+                "{words}"
+            );
+        }
+        let problem = FieldSpec::parse("a:checked").expect_err("no name");
+        let expected = "without a name, and with a selector that cannot be read";
+        assert!(problem.what.starts_with(expected), "{}", problem.what);
+        // What is before jQuery's own is refused, too.
+        check("x=a:checked:first", Err("as in a style sheet"));
+    }
+
+    #[test]
+    fn parts_of_a_field_that_are_missing_are_named() {
         check(r#"x=[a="b::c"]::html"#, Err("::html"));
         check("x=a::attr()", Err("name of an attribute"));
         check("x=a::attr(b c)", Err("name of an attribute"));

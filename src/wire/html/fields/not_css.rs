@@ -7,10 +7,18 @@ pub struct NotCss {
     pub what: &'static str,
     /// The same in CSS, with a pseudo-element for an attribute.
     pub css: Option<String>,
+    /// What to do where there is no such CSS.
+    pub mend: &'static str,
 }
+
+/// What to do about a selector that is none.
+const LIKE_A_STYLE_SHEET: &str =
+    "write it as in a style sheet, such as 'price=div.price > b' or 'image=img.hero::attr(src)'";
+const WITHOUT_STATE: &str = "leave the state out, as in 'price=div.price > b'";
 
 const XPATH: &str = "XPath, and a field has a CSS selector";
 const JQUERY: &str = "a selector of jQuery, and a field has one of CSS";
+const STATE: &str = "a selector with a state that only a browser has";
 const NEITHER: &str = "no CSS selector";
 
 impl NotCss {
@@ -28,6 +36,7 @@ impl NotCss {
             return Some(NotCss {
                 what: XPATH,
                 css: of_xpath(selector),
+                mend: LIKE_A_STYLE_SHEET,
             });
         }
         let (element, pseudo) = match selector.split_once("::") {
@@ -35,21 +44,25 @@ impl NotCss {
             None => (selector, ""),
         };
         if let Some((before, attribute)) = element.split_once('@').filter(|_| has('@')) {
-            let is_sound = !before.is_empty() && is_name(attribute) && pseudo.is_empty();
+            let is_sound = is_of_element(before) && is_name(attribute) && pseudo.is_empty();
             return Some(NotCss {
                 what: NEITHER,
                 css: is_sound.then(|| format!("{before}::attr({attribute})")),
+                mend: LIKE_A_STYLE_SHEET,
             });
         }
         let (before, name, arguments) = pseudo_class(element, &["text", "attr"])
-            .or_else(|| pseudo_class(element, OF_JQUERY))?;
-        let what = if OF_JQUERY.contains(&name) {
-            JQUERY
-        } else {
-            NEITHER
+            .or_else(|| pseudo_class(element, OF_JQUERY))
+            .or_else(|| pseudo_class(element, STATES))?;
+        let (what, mend) = match name {
+            "text" | "attr" => (NEITHER, LIKE_A_STYLE_SHEET),
+            name if OF_JQUERY.contains(&name) => (JQUERY, LIKE_A_STYLE_SHEET),
+            _ => (STATE, WITHOUT_STATE),
         };
         let css = match (name, arguments) {
-            _ if before.is_empty() => None,
+            _ if !is_of_element(before) => None,
+            // jQuery has it for fields of forms.
+            ("text", _) if before.ends_with("input") => None,
             // The first element that matches is taken anyway.
             ("first", "" | "()") | ("eq", "(0)") => Some(format!("{before}{pseudo}")),
             ("text", "" | "()") if pseudo.is_empty() => Some(before.to_owned()),
@@ -60,9 +73,12 @@ impl NotCss {
                 let name = name.filter(|name| is_name(name));
                 name.map(|name| format!("{before}::attr({name})"))
             }
+            (name, rest) if STATES.contains(&name) && !rest.contains([':', '(']) => {
+                Some(format!("{before}{rest}{pseudo}"))
+            }
             _ => None,
         };
-        Some(NotCss { what, css })
+        Some(NotCss { what, css, mend })
     }
 }
 
@@ -70,6 +86,22 @@ impl NotCss {
 const OF_JQUERY: &[&str] = &[
     "first", "last", "eq", "gt", "lt", "even", "odd", "contains", "visible", "hidden",
 ];
+
+/// States that elements have while a user is about. Those of links and forms are no part of this: what is without them
+/// selects other elements.
+const STATES: &[&str] = &[
+    "hover",
+    "active",
+    "focus",
+    "focus-within",
+    "focus-visible",
+    "visited",
+];
+
+/// Whether a selector ends with an element or a condition on it, so that what is behind belongs to that.
+fn is_of_element(selector: &str) -> bool {
+    !selector.is_empty() && !selector.ends_with(|c: char| c.is_whitespace() || ">+~,".contains(c))
+}
 
 /// The first pseudo-class of one of these names: what is before it, its name, and what is behind that.
 fn pseudo_class<'a>(
@@ -87,14 +119,17 @@ fn pseudo_class<'a>(
     })
 }
 
-/// The CSS of a path: steps with a name, an attribute or a number each, and at the end a text or an attribute.
+/// The CSS of a path: steps with a name, an attribute or a number each, and at the end a text or an attribute. A path that
+/// begins at the root of the page begins with `html`.
 fn of_xpath(path: &str) -> Option<String> {
     let within = |begin: &str, end: &str| path.strip_prefix(begin)?.strip_suffix(end);
     let path = within("normalize-space(", ")")
         .or_else(|| within("string(", ")"))
         .or_else(|| within("(", ")[1]"))
         .unwrap_or(path);
-    let mut rest = path.strip_prefix('.').unwrap_or(path);
+    let relative = path.strip_prefix('.').filter(|rest| rest.starts_with('/'));
+    let mut rest = relative.unwrap_or(path);
+    let is_absolute = path.starts_with('/') && !path.starts_with("//");
     let mut css = String::new();
     while !rest.is_empty() {
         let (joint, after) = match (rest.strip_prefix("//"), rest.strip_prefix('/')) {
@@ -110,9 +145,10 @@ fn of_xpath(path: &str) -> Option<String> {
             "text()" | "string()" | "normalize-space()" if rest.is_empty() && !css.is_empty() => {}
             step => match step.strip_prefix('@') {
                 Some(name) if !is_name(name) || !rest.is_empty() => return None,
-                Some(name) if css.is_empty() => css = format!("*::attr({name})"),
-                Some(_) if joint == " " => return None,
+                Some(name) if css.is_empty() && joint == " " => css = format!("*::attr({name})"),
+                Some(_) if css.is_empty() || joint == " " => return None,
                 Some(name) => css += &format!("::attr({name})"),
+                None if css.is_empty() && is_absolute && step != "html" => return None,
                 None => {
                     let joint = if css.is_empty() { "" } else { joint };
                     css += &format!("{joint}{}", of_step(step)?);
@@ -123,7 +159,8 @@ fn of_xpath(path: &str) -> Option<String> {
     (!css.is_empty()).then_some(css)
 }
 
-/// The CSS of a step with its conditions: `div[@class="a"][2]`.
+/// The CSS of a step with its conditions: `li[2][@class="a"]`. A number counts what the conditions before it leave, and
+/// CSS all siblings of that name: it is the first condition, or there is no CSS.
 fn of_step(step: &str) -> Option<String> {
     let (tag, mut conditions) = match step.find('[') {
         Some(at) => step.split_at(at),
@@ -141,6 +178,7 @@ fn of_step(step: &str) -> Option<String> {
         let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         css += &match condition {
             "" | "0" => return None,
+            counts if !css.is_empty() && (counts == "last()" || is_number(counts)) => return None,
             "last()" if is_any => ":last-child".to_owned(),
             "last()" => ":last-of-type".to_owned(),
             number if is_number(number) && is_any => format!(":nth-child({number})"),
@@ -195,7 +233,8 @@ fn of_attribute(condition: &str) -> Option<String> {
     let value = value.trim();
     let within = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
     let value = within('"').or_else(|| within('\''))?;
-    if value.is_empty() || value.contains(['"', '\'', '\\']) {
+    let is_plain = |c: char| !"\"'\\".contains(c) && !c.is_control();
+    if value.is_empty() || !value.chars().all(is_plain) {
         return None;
     }
     Some(match is_name(value) {
@@ -223,15 +262,71 @@ pub fn name_for(css: &str) -> String {
         .find(['.', '#'])
         .filter(|at| last.find('[').is_none_or(|it| *at < it));
     let of_element = run(&last[of_class.unwrap_or(0)..]);
-    match (&*of_element, &*attribute) {
+    let name = match (&*of_element, &*attribute) {
         ("", "") => "field".to_owned(),
-        // Result lines have keys of these names.
-        ("body" | "meta", "") => format!("{of_element}_text"),
         (_, "") => of_element,
         ("", _) => format!("any_{attribute}"),
         (..) => format!("{of_element}_{attribute}"),
+    };
+    match KEYS.contains(&&*name) {
+        true => name + "_text",
+        false => name,
     }
 }
+
+/// Keys of result lines, which `argiope crawl` refuses as names. Its test checks that these are all.
+const KEYS: &[&str] = &[
+    "attempt",
+    "body",
+    "bound",
+    "bytes_body",
+    "bytes_wire",
+    "clock",
+    "connect",
+    "content_type",
+    "delay",
+    "depth",
+    "digest",
+    "dns",
+    "due",
+    "ended",
+    "error",
+    "fields",
+    "final",
+    "first_byte",
+    "headers",
+    "hold",
+    "id",
+    "judged",
+    "kind",
+    "latency",
+    "lateness",
+    "links",
+    "local",
+    "meta",
+    "method",
+    "parent",
+    "proxied",
+    "redirect",
+    "refetched",
+    "remote",
+    "request",
+    "reused",
+    "robots",
+    "robots_ignored",
+    "scopes",
+    "seed",
+    "sent",
+    "server_latency",
+    "started",
+    "status",
+    "tls",
+    "tls_handshake",
+    "truncated",
+    "url",
+    "version",
+    "warc",
+];
 
 /// Whether text may be a selector without a name: it has parts of one, and its brackets are closed.
 pub fn may_be_selector(text: &str) -> bool {
@@ -318,6 +413,55 @@ mod tests {
         );
         check("a[@href]", XPATH, Some("a[href]"));
         check("//li[last()]", XPATH, Some("li:last-of-type"));
+        check("//h1[1]", XPATH, Some("h1:nth-of-type(1)"));
+        check("//ul/*[2]", XPATH, Some("ul > :nth-child(2)"));
+        check("./h1", XPATH, Some("h1"));
+        // A number counts all of that name only where it is the first condition.
+        check("//li[2][@x='a']", XPATH, Some("li:nth-of-type(2)[x=a]"));
+        check("//li[last()][@x]", XPATH, Some("li:last-of-type[x]"));
+    }
+
+    #[test]
+    fn what_css_would_select_otherwise_has_no_css() {
+        for path in [
+            // The second of those with the class.
+            "//div[@class='a'][2]",
+            "//div[@class='a'][last()]",
+            "//*[@class][1]",
+            "//li[2][1]",
+            "//li[2][last()]",
+            // Nothing: the root of a page is html.
+            "/h1",
+            "/*/h1",
+            "/@href",
+            "./@href",
+            "/text()",
+            // No step of XPath: a class.
+            ".price/text()",
+            "//a[@x='a\u{1}']",
+        ] {
+            check(path, XPATH, None);
+        }
+        // Elements in these, and not they themselves.
+        check("ul :first", JQUERY, None);
+        check("ul > :eq(0)", JQUERY, None);
+        check("div :text", NEITHER, None);
+        check("div @href", NEITHER, None);
+        // Fields of forms.
+        check("form input:text", NEITHER, None);
+    }
+
+    #[test]
+    fn states_of_a_browser_are_left_out() {
+        check("a:hover", STATE, Some("a"));
+        check(
+            "li a:focus-within::attr(href)",
+            STATE,
+            Some("li a::attr(href)"),
+        );
+        check("a:hover > b", STATE, Some("a > b"));
+        check("a:hover:focus", STATE, None);
+        check(":hover", STATE, None);
     }
 
     #[test]
@@ -368,6 +512,8 @@ mod tests {
             "a::attr(href)",
             "li:nth-child(2n + 1)",
             "p:not(.x)",
+            "a:link",
+            "input:checked",
         ] {
             assert_eq!(NotCss::of(css), None, "{css}");
         }
@@ -383,8 +529,11 @@ mod tests {
         check("a::attr(href)", "a_href");
         check("*::attr(href)", "any_href");
         check("img.hero::attr(src)", "hero_src");
-        check("[id=x.y]", "id");
+        check("[id=x.y]", "id_text");
+        check("[href=x.y]", "href");
         check("body", "body_text");
+        check("p.status", "status_text");
+        check("a.content::attr(type)", "content_type_text");
         check("*", "field");
     }
 }

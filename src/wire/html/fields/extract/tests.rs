@@ -112,7 +112,7 @@ fn a_selector_that_cannot_be_used_is_refused() {
     };
     refused("x=p[", "cannot be read");
     refused("x=p >", "cannot be read");
-    refused("x=a:hover", "PseudoClass");
+    refused("x=a:checked", "PseudoClass");
     refused("x=div:has(p)", ":has()");
     refused("x=div:HAS(p)", ":has()");
     refused(r"x=div:h\61s(p)", "cannot be read");
