@@ -67,9 +67,9 @@ pub fn check_assignment(assignment: &str) -> Result<(&str, &str), Usage> {
     }
 }
 
-/// Refuses an extracted field with the name of a key that result lines have: `export` means that. A crawl that had one
-/// before is continued.
-pub fn check_extracted(config: &Config) -> Result<(), Usage> {
+/// Refuses an extracted field with the name of a key that result lines have: `export` means that. A crawl that was begun
+/// with one `is_continued`, with a warning.
+pub fn check_extracted(config: &Config, is_continued: bool) -> Result<(), Usage> {
     let source = config.source("EXTRACT");
     let texts = match config.get("EXTRACT").map(Value::from) {
         Some(Value::Array(texts)) if !matches!(source, SettingSource::Preset(_)) => texts,
@@ -86,9 +86,13 @@ pub fn check_extracted(config: &Config) -> Result<(), Usage> {
                 SettingSource::Option => "-s EXTRACT".to_owned(),
                 other => format!("{other}: extract"),
             };
+            let what = format!("{place}: {text:?} is named as the key {name} of every result line");
+            if is_continued {
+                log::warn!("{what}: `argiope export` has the field as fields.{name}");
+                continue;
+            }
             return Err(Usage(format!(
-                "{place}: {text:?} is named as the key {name} of every result line; give it another name: \
-                 'page_{name}={selector}'"
+                "{what}; give it another name: 'page_{name}={selector}'"
             )));
         }
     }
@@ -184,7 +188,8 @@ mod tests {
             config
                 .set("EXTRACT", fields.to_vec(), source)
                 .expect("sound fields");
-            match (check_extracted(&config), expected) {
+            check_extracted(&config, true).expect("only a new crawl is refused");
+            match (check_extracted(&config, false), expected) {
                 (Ok(()), None) => {}
                 (Err(Usage(what)), Some(part)) if what.contains(part) => {}
                 (found, _) => panic!("{fields:?}: {found:?}"),

@@ -56,7 +56,9 @@ impl Sources {
         for path in &self.args.filters.exclude {
             check(path, EXCLUDE_MAX)?;
         }
-        let config = load_resumed(self.stored.as_ref(), configured, &self.args.given()?)?;
+        // Also a crawl that was not resumed is continued by what is read now.
+        let stored = self.stored.clone().unwrap_or_default();
+        let config = load_resumed(Some(&stored), configured, &self.args.given()?)?;
         with_workers(config)
     }
 }

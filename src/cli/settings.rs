@@ -23,7 +23,7 @@ pub fn load(configured: &Configured, flags: &[Given]) -> anyhow::Result<Config> 
     load_over(&NO_VALUES, configured, flags)
 }
 
-/// The same over the settings of the crawl that is resumed, if one is. Everything given overrides them.
+/// The same over the settings of the crawl that is continued, if one is. Everything given overrides them.
 pub fn load_resumed(
     stored: Option<&Map<String, Value>>,
     configured: &Configured,
@@ -34,7 +34,9 @@ pub fn load_resumed(
         let source = SettingSource::Preset("the resumed crawl".to_owned());
         config.set(name, value, source)?;
     }
-    finished(gather_over(config, &NO_VALUES, configured, flags)?)
+    let config = gather_over(config, &NO_VALUES, configured, flags)?;
+    flag_values::check_extracted(&config, stored.is_some())?;
+    finished(config)
 }
 
 /// As [`load`], with a command's own defaults. File, `-s` and flags override them; a preset does
@@ -95,7 +97,9 @@ fn gather(
     configured: &Configured,
     flags: &[Given],
 ) -> anyhow::Result<Config> {
-    gather_over(Config::default(), usual, configured, flags)
+    let config = gather_over(Config::default(), usual, configured, flags)?;
+    flag_values::check_extracted(&config, false)?;
+    Ok(config)
 }
 
 fn gather_over(
@@ -141,7 +145,6 @@ fn gather_over(
             name => config.set(name, given.value.clone(), source)?,
         }
     }
-    flag_values::check_extracted(&config)?;
     Ok(config)
 }
 

@@ -396,3 +396,41 @@ fn the_level_of_the_log_changes_while_the_crawl_runs() {
     let ended = going.wait().expect(3);
     assert!(!ended.err.is_empty(), "it has logged something meanwhile");
 }
+
+#[test]
+fn a_field_with_the_name_of_a_key_is_refused_at_the_beginning_only() {
+    let case = Configured::new("download_delay = 0.05\n");
+    let going = case.start(&[]);
+    // It extracts nothing, and another run is needed for that.
+    case.write("extract = [\"kind=h1\"]\n");
+    let refused = case.refused(&["reload"]);
+    let expected = "another run is needed for EXTRACT";
+    assert!(refused.err.contains(expected), "{}", refused.err);
+    case.reply(&["stop", "--now"]);
+    going.wait().expect(3);
+    let args = ["crawl", "--seeds", "list", "--config", "settings.toml"];
+    let refused = Going::start(&args, case.folder(), b"").wait();
+    check_refused(&refused, &["settings.toml:3: extract: ", "'page_kind=h1'"]);
+    // As versions before began it.
+    case.write("download_delay = 0.05\nextract = [\"kind=h1\"]\n");
+    let going = case.resume(&["--config", "settings.toml"]);
+    case.write("download_delay = 0.1\nextract = [\"kind=h1\"]\n");
+    let reply = case.reply(&["reload"]);
+    assert_eq!(names(&reply["applied"]), ["DOWNLOAD_DELAY"]);
+    case.reply(&["stop", "--now"]);
+    going.wait().expect(3);
+    let args = [
+        "crawl",
+        "--resume",
+        "--out",
+        "out",
+        "--config",
+        "settings.toml",
+        "--max-pages",
+        "1",
+    ];
+    let warned = Going::start(&args, case.folder(), b"").wait().expect(0);
+    let warning = "settings.toml:4: extract: \"kind=h1\" is named as the key kind of every result line: `argiope \
+                   export` has the field as fields.kind";
+    assert!(warned.err.contains(warning), "{}", warned.err);
+}
