@@ -18,6 +18,7 @@ pub use self::fields::is_key;
 use self::fields::{Field, Row, may_be_extracted};
 #[cfg(feature = "parquet")]
 use self::parquet_file::ParquetFile;
+use super::shell::quoted;
 use super::{Usage, out_file};
 
 /// Arguments of the command.
@@ -82,7 +83,8 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<i32> {
     let extracted = extracted_in(folder, &args.fields)?;
     let fields: Vec<Field> = (args.fields.iter())
         .map(|name| {
-            Field::parse(name, &extracted).map_err(|error| of_directory(name).unwrap_or(error))
+            Field::parse(name, &extracted)
+                .map_err(|error| of_directory(name, args.format).unwrap_or(error))
         })
         .collect::<Result<_, _>>()?;
     check_format(args.format, &fields)?;
@@ -119,13 +121,19 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<i32> {
 }
 
 /// The error of a directory among the fields.
-fn of_directory(name: &str) -> Option<Usage> {
+fn of_directory(name: &str, format: Format) -> Option<Usage> {
+    let path = Path::new(name);
+    let flag = match format {
+        Format::Csv => "--csv",
+        Format::Parquet => "--parquet",
+    };
     let error = || {
+        let folder = quoted(path);
         Usage(format!(
-            "{name:?} is a directory, and no field: a table is of one crawl, as by argiope export {name} --csv url"
+            "{name:?} is a directory, and no field: a table is of one crawl, as by argiope export {folder} {flag} url"
         ))
     };
-    Path::new(name).is_dir().then(error)
+    path.is_dir().then(error)
 }
 
 /// Writes the result lines of a crawl as a table.

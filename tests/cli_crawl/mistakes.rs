@@ -615,6 +615,11 @@ const MISTAKES: &[Mistake] = &[
         "crawl URL NET --out . && export . --csv url status",
     ),
     of(
+        "export --all --csv url status . -o the·pages.csv --replied",
+        &["write argiope export . --all --csv url status -o 'the pages.csv' --replied\n"],
+        "crawl URL NET --out . && export . --all --csv url status -o the·pages.csv --replied",
+    ),
+    of(
         "export . --csv url -o .",
         &["-o .: it is a directory: name a file"],
         "crawl URL NET --out . && export . --csv url -o a.csv",

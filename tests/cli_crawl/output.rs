@@ -280,6 +280,13 @@ fn a_directory_among_the_fields_of_a_table_is_pointed_out() {
     let refused = Going::start(&args, folder.path(), b"").wait();
     let says = ["\"second\" is a directory", "argiope export second --csv"];
     check_refused(&refused, &says);
+    fs::create_dir(folder.path().join("my second")).expect("a folder");
+    for flag in ["--csv", "--parquet"] {
+        let args = ["export", ".", flag, "my second"];
+        let refused = Going::start(&args, folder.path(), b"").wait();
+        let cure = format!("argiope export 'my second' {flag} url\n");
+        check_refused(&refused, &["\"my second\" is a directory", &cure]);
+    }
 }
 
 #[test]

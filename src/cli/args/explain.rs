@@ -272,15 +272,22 @@ fn directory_behind_fields(args: &[OsString]) -> Option<String> {
         .into_iter()
         .find(|flag| at(flag).is_some())?;
     let is_field = |text: &&&str| !text.starts_with('-');
-    let values = texts[at(&flag)? + 1..].iter().take_while(is_field);
-    let values: Vec<&str> = values.copied().collect();
+    let begin = at(&flag)?;
+    let values: Vec<&str> = (texts[begin + 1..].iter().take_while(is_field))
+        .copied()
+        .collect();
     let (folder, fields) = values.split_last()?;
     if fields.is_empty() || !Path::new(folder).is_dir() {
         return None;
     }
-    let (folder, fields) = (quoted(Path::new(folder)), fields.join(" "));
+    let folder = quoted(Path::new(folder));
+    let before = texts.get(at(&"export")? + 1..begin)?;
+    let behind = &texts[begin + 1 + values.len()..];
+    let words = [before, &[flag], fields, behind].concat();
+    let words: Vec<String> = words.into_iter().map(quoted_word).collect();
     Some(format!(
-        "{flag} has taken {folder} as a field: write argiope export {folder} {flag} {fields}"
+        "{flag} has taken {folder} as a field: write argiope export {folder} {}",
+        words.join(" ")
     ))
 }
 

@@ -137,7 +137,8 @@ impl<'a> Row<'a> {
         is("kind", "\"page\"") && is("final", "true")
     }
 
-    /// Whether it is of a page without a status: one that was not requested, or whose request failed.
+    /// Whether it has no status: it is of a page, a robots.txt or a sitemap that was not requested, or whose request
+    /// failed.
     pub fn has_no_reply(&self) -> bool {
         self.0
             .get("status")
