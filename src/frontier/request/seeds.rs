@@ -30,10 +30,13 @@ fn parse_line(line: &str) -> Result<Option<Request>, SeedError> {
         return parse_object(line).map(Some);
     }
     let quoted = line.contains('"').then(|| csv_fields(line, ',')).flatten();
-    let fields = quoted.or_else(|| fields_between_tabs(line));
-    let url = match (fields, line.split_once(',')) {
-        (Some(fields), _) => url_of_fields(&fields, line),
-        (None, Some((rank, host))) if is_number(rank) => url_of_single(host.trim()),
+    let url = match (quoted, fields_between_tabs(line), line.split_once(',')) {
+        (Some(fields), ..) => url_of_fields(&fields, line, url_of),
+        // One of them may be a line of CSV, with text that has a tab.
+        (None, Some(fields), _) => {
+            url_of_fields(&fields, line, |field| url_of(without_columns(field)?))
+        }
+        (None, None, Some((rank, host))) if is_number(rank) => url_of_single(host.trim()),
         _ => url_of_single(line),
     };
     Ok(Some(Request::get(url?)))
@@ -72,15 +75,21 @@ fn begins_as_url(word: &str) -> bool {
         .is_some_and(|(scheme, _)| is_http(scheme))
 }
 
-/// The URL of a line of several fields: its first field or its second, that behind a rank.
-fn url_of_fields(fields: &[Cow<'_, str>], line: &str) -> Result<String, SeedError> {
-    let of = |field: &Cow<'_, str>| url_of(field.trim());
+/// The URL of a line of several fields: that of its first field or of its second, which is behind a rank.
+fn url_of_fields(
+    fields: &[Cow<'_, str>],
+    line: &str,
+    url_of_field: impl Fn(&str) -> Result<String, SeedError>,
+) -> Result<String, SeedError> {
+    let of = |field: &Cow<'_, str>| url_of_field(field.trim());
     match fields {
         [rank, host, ..] if is_number(rank.trim()) => of(host),
         [first, second, ..] => of(first).or_else(|error| match of(second) {
             Ok(url) => Ok(url),
-            Err(_) if is_scheme_error(&error) => Err(error),
-            Err(_) => Err(SeedError::NotAUrl(shortened(line, 80))),
+            Err(_) => match error {
+                SeedError::NotAUrl(_) => Err(SeedError::NotAUrl(shortened(line, 80))),
+                error => Err(error),
+            },
         }),
         [first] => of(first),
         [] => Err(SeedError::NotAUrl(shortened(line, 80))),
@@ -210,7 +219,7 @@ pub enum SeedError {
     NotAUrl(String),
     /// More than one URL or host.
     #[error(
-        "{0:?} has more than one URL or host; write each on a line of its own, or one URL with a space in quotation marks"
+        "{0:?} has more than one URL or host; write each on a line of its own, or %20 for a space within one URL"
     )]
     Several(String),
     /// A URL with another scheme than `http` or `https`.
@@ -273,10 +282,6 @@ fn url_of(text: &str) -> Result<String, SeedError> {
         None if is_bare_host(authority) => Ok(format!("http://{text}")),
         None => not_a_url(),
     }
-}
-
-fn is_scheme_error(error: &SeedError) -> bool {
-    matches!(error, SeedError::Scheme(_))
 }
 
 fn is_http(scheme: &str) -> bool {

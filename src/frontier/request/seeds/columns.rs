@@ -77,7 +77,7 @@ impl SeedColumns {
         }
         let (field, _) = self.field(rest).ok_or_else(no_row)?;
         // So that it is read as one field again.
-        match field.contains(['"', ',', '\t']) {
+        match field.contains(['"', ',', '\t', ' ']) {
             true => Ok(format!("\"{}\"", field.replace('"', "\"\"")).into()),
             false => Ok(field),
         }
@@ -148,6 +148,10 @@ mod tests {
         check("rank,host,url", "1,b.test,http://a.test/", "http://a.test/");
         let quoted = "\"http://a.test/a,\"\"b\"\"\",5";
         check("url,status", quoted, "http://a.test/a,\"b\"");
+        let spaced = "http://a.test/x http://b.test/y";
+        check("url,status", &format!("\"{spaced}\",200"), spaced);
+        check("url,status", &format!("{spaced},200"), spaced);
+        check("status;url", &format!("200;{spaced}"), spaced);
         // Other separators.
         let of_tabs = "\turl\tstatus\ttitle";
         check(

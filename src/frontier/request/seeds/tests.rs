@@ -109,6 +109,8 @@ fn tabs_separate_fields_as_the_commas_of_csv_do() {
     check("\"http://a.test/x\"\t\"A \"\"b\"\"\"", "http://a.test/x");
     check("http://a.test/x\tA \"b", "http://a.test/x");
     check("http://a.test/\thttp://b.test/", "http://a.test/");
+    check("example.com,200,some\ttext", "http://example.com");
+    check("A, b\texample.com,200", "http://example.com");
     for wrong in ["title\tstatus", "1\t2\thttp://a.test/", "two words\tx"] {
         let message = error(wrong);
         assert!(message.contains("neither a URL nor a host"), "{message}");
@@ -129,15 +131,18 @@ fn several_urls_in_a_line_are_an_error_that_says_so() {
         "a.test,b.test",
         "a.test; b.test",
         "7,a.test b.test",
+        "a.test,b.test\tx",
     ] {
         let message = error(line);
-        let expected = "has more than one URL or host; write each on a line of its own";
+        let expected =
+            "has more than one URL or host; write each on a line of its own, or %20 for a space";
         assert!(message.contains(expected), "{line}: {message}");
     }
     let check = |line: &str, url: &str| assert_eq!(parsed(line).url, url, "{line}");
     check("http://a.test/my file.html", "http://a.test/my file.html");
     check("a.test/my file.html", "http://a.test/my file.html");
     check("\"http://a.test/x http://b\"", "http://a.test/x http://b");
+    check("http://a.test/x%20http://b", "http://a.test/x%20http://b");
     let nested = "http://a.test/?a=1,http://b.test/";
     check(nested, nested);
 }
