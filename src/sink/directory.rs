@@ -37,10 +37,10 @@ use crate::sink::commit::Commit;
 ///
 /// A directory that another crawl is writing to is refused, and so is one that contains an earlier
 /// crawl; with `overwrite` the files of the earlier crawl are deleted, and no others. A list of rejected seeds alone is
-/// no crawl, and is deleted: none of its seeds could be sent. An input of
-/// this crawl that would be deleted is renamed to its name with `.old` or `.oldN` appended, with a
-/// warning; no file is replaced. So is a file of lines that begins as none that a crawl has written. A file to which standard output is redirected is kept, and does
-/// not count as an earlier crawl.
+/// no crawl, and is deleted: none of its seeds could be sent. Two kinds of files that would be deleted are renamed
+/// instead, with a warning: inputs of this crawl, and files of lines that do not begin as those of a crawl do. `.old` or
+/// `.oldN` is appended to their names; no file is replaced. A file to which standard output is redirected is kept, and
+/// does not count as an earlier crawl.
 ///
 /// Makes blocking calls to the file system, as only the functions of this file do on this floor: they run
 /// before the crawl's loop.

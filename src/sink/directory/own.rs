@@ -1,4 +1,4 @@
-//! Tells files of lines that crawls wrote from files of the same names that a user has.
+//! Distinguishes files of lines that crawls wrote from files of the same names that a user has.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -25,7 +25,9 @@ pub(super) fn is_of_a_crawl(path: &Path) -> io::Result<bool> {
     let line = beginning.split(|byte| *byte == b'\n').next();
     let line = line.unwrap_or_default();
     let has_key = |key: &str| line.windows(key.len()).any(|part| part == key.as_bytes());
-    let is_ours = line.starts_with(begins.as_bytes()) && has_key(has);
+    // These have the key behind a URL, which may be of any length.
+    let is_cut = line.len() as u64 == BEGINNING && (name == LINKS || name == FILTERED);
+    let is_ours = line.starts_with(begins.as_bytes()) && (is_cut || has_key(has));
     // What a run that was resumed wrote to standard output may be kept under the name.
     Ok(beginning.is_empty() || is_ours || name == RESULTS && line.starts_with(RESUMED))
 }
@@ -42,8 +44,8 @@ const LINES: [(&str, &str, &str); 5] = [
 /// How the first line of a resumed run on standard output begins.
 const RESUMED: &[u8] = b"{\"resumed_after\": ";
 
-/// Bytes that are read of a file: URLs may be long.
-const BEGINNING: u64 = 64 << 10;
+/// Bytes that are read of a file: URLs may be long. Of a longer line the end is not seen.
+const BEGINNING: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -76,6 +78,25 @@ mod tests {
         check(RESULTS, b"my notes\n", false);
         check(LINKS, b"{\"id\": 7, \"url\": \"u\", \"links\": []}\n", true);
         check(LINKS, &line, false);
+        let long = |length| "x".repeat(length);
+        let links = |length| {
+            format!(
+                "{{\"id\": 7, \"url\": \"{}\", \"links\": []}}\n",
+                long(length)
+            )
+        };
+        check(LINKS, links(100_000).as_bytes(), true);
+        check(LINKS, links(2_000_000).as_bytes(), true);
+        let filtered = format!(
+            "{{\"url\": \"{}\", \"filter\": \"denied\"}}\n",
+            long(2_000_000)
+        );
+        check(FILTERED, filtered.as_bytes(), true);
+        // A user's own.
+        let texts = |length| format!("{{\"id\": 7, \"text\": \"{}\"}}\n", long(length));
+        check(LINKS, texts(100_000).as_bytes(), false);
+        check(RESULTS, texts(2_000_000).as_bytes(), false);
+        check(LINKS, long(2_000_000).as_bytes(), false);
         // Of others the name is enough.
         check("stats.json", b"my notes\n", true);
         check("results-000001.jsonl", b"my notes\n", true);
