@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use self::form::Form;
 use super::Usage;
 use super::rejected::Rejected;
-use super::seeds::{self, SeedLine, SeedLines, SeedLinesError};
+use super::seeds::{self, SeedLine, SeedLines, SeedLinesError, is_read_last};
 use super::signals::Received;
 
 /// Iterator of the seeds: the URLs of the command line, then the lines of each file. Pipes are read after
@@ -89,26 +89,28 @@ const PAUSE: Timespec = Timespec {
 impl Seeds {
     /// Opens every file, so that an unreadable one, and one that is no list, is a usage error before the crawl starts.
     pub fn open(urls: &[String], files: &[PathBuf]) -> Result<Self, Usage> {
-        Seeds::open_as(urls, files, is_read_last)
+        Seeds::open_as(urls, files, |path, lines| match is_read_last(path) {
+            // It may block: it is checked when its first line is read.
+            true => Ok((lines, true)),
+            false => Ok((lines.checked()?, false)),
+        })
     }
 
-    /// The same of regular files, wherever they are: those that the state of a crawl has.
+    /// Opens regular files, wherever they are, that the state of a crawl has. An earlier run took lines of them, so that
+    /// they are not checked.
     pub fn open_regular(urls: &[String], files: &[PathBuf]) -> Result<Self, Usage> {
-        Seeds::open_as(urls, files, |_| false)
+        Seeds::open_as(urls, files, |_, lines| Ok((lines.unchecked(), false)))
     }
 
     fn open_as(
         urls: &[String],
         files: &[PathBuf],
-        is_pipe: impl Fn(&Path) -> bool,
+        prepare: impl Fn(&Path, SeedLines<File>) -> Result<(SeedLines<File>, bool), SeedLinesError>,
     ) -> Result<Self, Usage> {
         let open = |path: &PathBuf| {
-            let refused = |error| Usage(format!("--seeds: {error}"));
-            let mut lines = seeds::open(&path.display().to_string()).map_err(refused)?;
-            let is_pipe = is_pipe(path);
-            if !is_pipe {
-                lines.check_beginning().map_err(refused)?;
-            }
+            let lines = seeds::open(&path.display().to_string(), "argiope crawl --seeds -");
+            let prepared = lines.and_then(|lines| prepare(path, lines));
+            let (lines, is_pipe) = prepared.map_err(|error| Usage(format!("--seeds: {error}")))?;
             Ok(Input {
                 name: lines.name().into(),
                 lines,
@@ -519,21 +521,6 @@ impl Iterator for Unfed {
     }
 }
 
-/// Whether an input is read after all files, and not again by a run that resumes the crawl: standard input, also if it is
-/// a file, other open files by their number, and everything but a regular file. A regular file may be anywhere, as in
-/// /dev/shm.
-pub fn is_read_last(path: &Path) -> bool {
-    let is_open_file = ["-", "/dev/stdin", "/dev/fd", "/proc"]
-        .iter()
-        .any(|root| path.starts_with(root));
-    is_open_file || !is_regular(path)
-}
-
-/// Whether there is a regular file at this path.
-pub fn is_regular(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
-}
-
 fn warn_silent_pipe() {
     log::warn!(
         "--seeds: a pipe has no data and did not end; lines that arrive later are not saved"
@@ -762,4 +749,25 @@ fn too_many(public: &PublicHosts) -> Usage {
             bound.remedy()
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_state_of_a_crawl_has_is_read_whatever_it_begins_with() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for begins in ["<br>\n", "a\0b\n", "[\"a.test\"]\n"] {
+            let path = folder.path().join("seeds");
+            std::fs::write(&path, format!("{begins}http://b.test/\n")).expect("a file");
+            let path = [path];
+            assert!(Seeds::open(&[], &path).is_err(), "{begins:?}");
+            let mut seeds = Seeds::open_regular(&[], &path).expect("it is opened");
+            // That line was taken by an earlier run.
+            assert_eq!(seeds.skip(1).ok(), Some(1), "{begins:?}");
+            let urls = Unfed::all_of(seeds).map(|request| request.url);
+            assert!(urls.eq(["http://b.test/".to_owned()]), "{begins:?}");
+        }
+    }
 }

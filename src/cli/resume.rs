@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Usage;
-use super::feed::{Seeds, is_read_last, is_regular};
+use super::feed::Seeds;
 use super::progress::{Shown, bytes};
 use super::seed_file::{SeedFile, absolute};
+use super::seeds::{is_read_last, is_regular};
 use super::settings::of_machine;
 use super::signals::Received;
 use super::unread;

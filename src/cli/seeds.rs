@@ -3,12 +3,13 @@
 mod beginning;
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use argiope::parts::{Budget, CodingError, Decoder};
 
-use self::beginning::{BEGINNING, Content};
+use self::beginning::{BEGINNING, Content, Origin};
 
 /// The lines of a seeds file with their numbers, from 1.
 ///
@@ -17,12 +18,16 @@ use self::beginning::{BEGINNING, Content};
 pub struct SeedLines<R> {
     source: R,
     name: String,
+    /// Whether the source is a file that is opened again by this name.
+    has_path: bool,
+    /// The command that reads such lines from its standard input.
+    reader: &'static str,
     stage: Stage,
     /// Whether the beginning of the text was checked.
     is_checked: bool,
     decoder: Option<Decoder>,
-    /// The command that does the same as the decoder.
-    decompress: Option<&'static str>,
+    /// The tool that does the same as the decoder.
+    decompressor: Option<&'static str>,
     block: Box<[u8]>,
     /// Bytes read and not yet returned, from `from` on.
     text: Vec<u8>,
@@ -35,6 +40,8 @@ pub struct SeedLines<R> {
     overlong: bool,
     /// Bytes of that line that were skipped.
     skipped: u64,
+    /// Maximum of them.
+    skipped_max: u64,
     /// The error that ended the source, if any.
     failure: Option<SeedLinesError>,
 }
@@ -96,14 +103,14 @@ pub enum SeedLinesError {
         cause: CodingError,
     },
     /// The file is no list of seeds.
-    #[error("{name} is {}, and no list with a seed in each line: {cure}", content.name())]
+    #[error("{name} is {}, and no list with a seed in each line: {advice}", content.name())]
     NotLines {
         /// The file, as given.
         name: String,
         /// What it is.
         content: Content,
         /// How a list is made of it.
-        cure: String,
+        advice: String,
     },
     /// A line does not end.
     #[error(
@@ -181,13 +188,15 @@ impl SeedLinesError {
     }
 }
 
-/// Opens a seeds file; `-` is standard input.
+/// Opens a seeds file; `-` is standard input. `reader`: the command that reads such lines from standard input, for
+/// messages.
 ///
 /// Compression is detected from the first bytes, so standard input may be compressed, too.
 ///
 /// # Errors
 /// The file cannot be opened.
-pub fn open(name: &str) -> Result<SeedLines<File>, SeedLinesError> {
+pub fn open(name: &str, reader: &'static str) -> Result<SeedLines<File>, SeedLinesError> {
+    let has_path = !is_read_last(Path::new(name));
     let (name, file) = match name {
         "-" => (
             STDIN,
@@ -196,18 +205,70 @@ pub fn open(name: &str) -> Result<SeedLines<File>, SeedLinesError> {
         name => (name, File::open(name)),
     };
     let file = file.and_then(|file| {
+        let kind = file.metadata()?.file_type();
         // A directory can be opened but not read: report that at once.
-        match file.metadata()?.is_dir() {
+        match kind.is_dir() {
             true => Err(io::ErrorKind::IsADirectory.into()),
-            false => Ok(file),
+            false => Ok((file, kind.is_file())),
         }
     });
     match file {
-        Ok(file) => Ok(SeedLines::new(file, name)),
+        Ok((file, is_regular)) => Ok(SeedLines {
+            has_path,
+            reader,
+            // A regular file has an end.
+            skipped_max: if is_regular { u64::MAX } else { SKIPPED_MAX },
+            ..SeedLines::new(file, name)
+        }),
         Err(cause) => Err(SeedLinesError::Open {
             name: name.to_owned(),
             cause,
         }),
+    }
+}
+
+/// Whether an input is read after all files, and not again by a run that resumes the crawl: standard input, also if it is
+/// a file, other open files by their number, and everything but a regular file. A regular file may be anywhere, as in
+/// /dev/shm.
+pub fn is_read_last(path: &Path) -> bool {
+    let is_open_file = ["-", "/dev/stdin", "/dev/fd", "/proc"]
+        .iter()
+        .any(|root| path.starts_with(root));
+    is_open_file || !is_regular(path)
+}
+
+/// Whether there is a regular file at this path.
+pub fn is_regular(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
+}
+
+impl SeedLines<File> {
+    /// Checks a regular file as [`SeedLines::check_beginning`] does, and returns its lines from the first on, without the
+    /// text and the decoder of the check: of many files one is read at a time.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn checked(mut self) -> Result<Self, SeedLinesError> {
+        self.check_beginning()?;
+        if let Err(cause) = self.source.rewind() {
+            let name = self.name;
+            return Err(SeedLinesError::Open { name, cause });
+        }
+        Ok(SeedLines {
+            has_path: self.has_path,
+            reader: self.reader,
+            skipped_max: self.skipped_max,
+            is_checked: true,
+            ..SeedLines::new(self.source, self.name)
+        })
+    }
+
+    /// The lines of a file that an earlier run of the crawl has begun to read: its beginning is not checked.
+    pub fn unchecked(self) -> Self {
+        SeedLines {
+            is_checked: true,
+            ..self
+        }
     }
 }
 
@@ -217,10 +278,12 @@ impl<R: Read> SeedLines<R> {
         SeedLines {
             source,
             name: name.into(),
+            has_path: false,
+            reader: "argiope crawl --seeds -",
             stage: Stage::Beginning,
             is_checked: false,
             decoder: None,
-            decompress: None,
+            decompressor: None,
             block: vec![0; BLOCK_SIZE].into(),
             text: Vec::new(),
             from: 0,
@@ -228,16 +291,17 @@ impl<R: Read> SeedLines<R> {
             number: 0,
             overlong: false,
             skipped: 0,
+            skipped_max: SKIPPED_MAX,
             failure: None,
         }
     }
 
-    /// Checks that the source is a list of lines, as far as its beginning shows. Reads no more of it than its first
-    /// line.
+    /// Checks that the source is a list of lines, as far as its beginning shows. Reads blocks up to the one in which the
+    /// first line ends, or [`BEGINNING`] bytes of text.
     ///
     /// # Errors
     /// It is something else. No line follows.
-    pub fn check_beginning(&mut self) -> Result<(), SeedLinesError> {
+    fn check_beginning(&mut self) -> Result<(), SeedLinesError> {
         if std::mem::replace(&mut self.is_checked, true) {
             return Ok(());
         }
@@ -253,12 +317,13 @@ impl<R: Read> SeedLines<R> {
         };
         self.stage = Stage::Over;
         self.text.clear();
-        let name = match self.name.as_str() {
-            STDIN => "/dev/stdin",
-            name => name,
+        let origin = Origin {
+            path: self.has_path.then(|| Path::new(&self.name)),
+            decompressor: self.decompressor,
+            reader: self.reader,
         };
         Err(SeedLinesError::NotLines {
-            cure: content.cure(name, self.decompress),
+            advice: content.advice(origin),
             name: self.name.clone(),
             content,
         })
@@ -359,10 +424,10 @@ impl<R: Read> SeedLines<R> {
         }
         let read = &self.block[..filled];
         if beginning {
-            (self.decoder, self.decompress) = match coding_of(read) {
-                Some((coding, command)) => (Some(decoder_for(coding)), Some(command)),
-                None => (None, None),
-            };
+            let coding = coding_of(read);
+            self.decoder = coding.map(|coding| decoder_for(coding.as_bytes()));
+            // The tools have the names of the codings.
+            self.decompressor = coding;
             if self.stage == Stage::Beginning {
                 self.stage = Stage::Reading;
             }
@@ -414,7 +479,7 @@ impl<R: Read> Iterator for SeedLines<R> {
                     if self.text.len() - self.from > LINE_MAX {
                         self.skipped += (self.text.len() - self.from) as u64;
                         self.from = self.text.len();
-                        if self.skipped > SKIPPED_MAX {
+                        if self.skipped > self.skipped_max {
                             self.stage = Stage::Over;
                             return Some(Err(SeedLinesError::Endless {
                                 name: self.name.clone(),
@@ -433,12 +498,11 @@ impl<R: Read> Iterator for SeedLines<R> {
     }
 }
 
-/// The compression detected from the first bytes of a file, and the command that decompresses it. No text starts with
-/// these bytes.
-fn coding_of(beginning: &[u8]) -> Option<(&'static [u8], &'static str)> {
+/// The compression detected from the first bytes of a file. No text starts with these bytes.
+fn coding_of(beginning: &[u8]) -> Option<&'static str> {
     match beginning {
-        [0x1f, 0x8b, ..] => Some((b"gzip", "gzip -dc")),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some((b"zstd", "zstd -dc")),
+        [0x1f, 0x8b, ..] => Some("gzip"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
         _ => None,
     }
 }
@@ -459,7 +523,7 @@ const BLOCK_SIZE: usize = 16 << 10;
 /// Maximum length of a line: a seed is a URL, or an object with a body to be posted.
 const LINE_MAX: usize = 4 << 20;
 
-/// Bytes of a line that are skipped before it counts as endless: some seconds of a slow disk.
+/// Bytes of a line that are skipped before it counts as endless, in what is no regular file.
 const SKIPPED_MAX: u64 = 64 << 20;
 
 /// Name of standard input in messages and in `rejected.jsonl`.

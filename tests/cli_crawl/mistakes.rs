@@ -479,18 +479,29 @@ const MISTAKES: &[Mistake] = &[
         "crawl --seeds urls.json",
         &[
             "--seeds: urls.json is a JSON array",
-            "jq -r '.[]' urls.json",
+            "jq -r '.[]' urls.json | argiope crawl --seeds -\n",
         ],
         "crawl --seeds urls.txt NET",
     ),
     with(
-        &[
-            ("map.xml", "<?xml version='1.0'?>\n<urlset></urlset>\n"),
-            ("map.jsonl", "{\"url\": \"{url}\", \"sitemap\": 1}\n"),
-        ],
+        &[("urls.json", "[\"{url}\"]\n"), ("urls.txt", "{url}\n")],
+        "probe --targets urls.json --every 1s",
+        &["jq -r '.[]' urls.json | argiope probe --every 15s --targets -\n"],
+        "probe --targets urls.txt --every 1s --duration 1s --allow-net loopback",
+    ),
+    of(
+        "fetch URLa·URLb NET",
+        &["has more than one URL or host", "%20 for a space"],
+        "fetch URLa%20URLb NET",
+    ),
+    with(
+        &[("map.xml", "<?xml version='1.0'?>\n<urlset></urlset>\n")],
         "crawl URL --seeds map.xml",
-        &["map.xml is a sitemap", "\"sitemap\": 1}"],
-        "crawl --seeds map.jsonl NET",
+        &[
+            "map.xml is a sitemap",
+            "argiope crawl '{\"url\": \"https://example.com/sitemap.xml\", \"sitemap\": 1}'\n",
+        ],
+        "crawl {\"url\":·\"URLsitemap.xml\",·\"sitemap\":·1} NET",
     ),
     with(
         &[("a", "{url}x, {url}y\n"), ("b", "{url}x\n{url}y\n")],

@@ -30,7 +30,8 @@ pub fn read(path: &Path) -> Result<Vec<Line>, Usage> {
     };
     let mut targets = Vec::new();
     let mut first_ignored = None;
-    for line in seeds::open(&path.to_string_lossy()).map_err(broken)? {
+    let lines = seeds::open(&path.to_string_lossy(), READER).map_err(broken)?;
+    for line in lines {
         let wrong =
             |number: u64, what: String| Usage(format!("--targets {shown}, line {number}: {what}"));
         let line = line.map_err(|error| match error.place_and_reason() {
@@ -67,6 +68,9 @@ pub fn read(path: &Path) -> Result<Vec<Line>, Usage> {
         ))),
     }
 }
+
+/// The command that reads targets from standard input.
+const READER: &str = "argiope probe --every 15s --targets -";
 
 /// Most targets: some 2 GB of memory.
 const TARGETS_MAX: usize = 1_000_000;

@@ -1,6 +1,10 @@
-//! Recognizes by their first bytes files that are no lists of seeds, and says how each is made one.
+//! Recognizes by their first bytes files that are no lists of seeds, with the command that makes a list of each.
 
 use std::path::Path;
+
+use argiope::Request;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::cli::shell::quoted;
 
@@ -10,15 +14,17 @@ pub enum Content {
     /// A JSON array of texts.
     JsonTexts,
     /// A JSON array of objects.
-    JsonObjects,
+    JsonObjects(Objects),
     /// A JSON array of something else, or of what is not read yet.
     JsonArray,
     /// A JSON object that begins with a line of its brace alone.
-    JsonObject,
+    JsonObject(Objects),
     /// UTF-16 with a byte order mark.
     Utf16,
     Html,
     Sitemap,
+    /// RSS or Atom.
+    Feed,
     /// Other XML, or a part of an HTML page.
     Markup,
     Zip,
@@ -29,6 +35,17 @@ pub enum Content {
     Bzip2,
     /// No text.
     Binary,
+}
+
+/// Objects of a JSON file, by the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objects {
+    /// It has the keys of a seeds line.
+    Seeds,
+    /// It has others, and its URL in `url`.
+    WithUrl,
+    /// It has others, or is not read to its end.
+    Other,
 }
 
 impl Content {
@@ -64,7 +81,7 @@ impl Content {
         match first {
             b'[' => match rest.trim_ascii_start().first() {
                 Some(b'"') => Some(Content::JsonTexts),
-                Some(b'{') => Some(Content::JsonObjects),
+                Some(b'{') => Some(Content::JsonObjects(Objects::of(rest))),
                 Some(b'[' | b']') | None => Some(Content::JsonArray),
                 // An IPv6 address.
                 Some(_) => None,
@@ -72,7 +89,7 @@ impl Content {
             b'{' => {
                 let line = rest.split(|byte| *byte == b'\n').next()?;
                 let is_alone = line.trim_ascii().is_empty() && line.len() < rest.len();
-                is_alone.then_some(Content::JsonObject)
+                is_alone.then(|| Content::JsonObject(Objects::of(text)))
             }
             b'<' => Content::of_markup(text),
             _ => None,
@@ -91,6 +108,8 @@ impl Content {
             Content::Sitemap
         } else if has(&["<!doctype html", "<html", "<head", "<body"]) {
             Content::Html
+        } else if has(&["<rss", "<feed"]) {
+            Content::Feed
         } else {
             Content::Markup
         })
@@ -99,11 +118,12 @@ impl Content {
     /// What it is, behind "is".
     pub fn name(self) -> &'static str {
         match self {
-            Content::JsonTexts | Content::JsonObjects | Content::JsonArray => "a JSON array",
-            Content::JsonObject => "a JSON object over several lines",
+            Content::JsonTexts | Content::JsonObjects(_) | Content::JsonArray => "a JSON array",
+            Content::JsonObject(_) => "a JSON object over several lines",
             Content::Utf16 => "text in UTF-16",
             Content::Html => "an HTML page",
             Content::Sitemap => "a sitemap",
+            Content::Feed => "a feed",
             Content::Markup => "XML or HTML",
             Content::Zip => "a zip archive",
             Content::Workbook => "a workbook of a spreadsheet",
@@ -114,36 +134,119 @@ impl Content {
         }
     }
 
-    /// How a list of seeds is made of the file of this name. `decompress`: the command that decompresses it.
-    pub fn cure(self, name: &str, decompress: Option<&str>) -> String {
-        let file = match (quoted(Path::new(name)), decompress) {
-            (file, None) => file,
-            (file, Some(command)) => format!("<({command} {file})"),
-        };
-        let list = |command: &str| format!("write {command} > urls.txt, and give urls.txt");
+    /// How a list of seeds is made of it. Nothing is written to a file: one of the name may exist.
+    pub fn advice(self, origin: Origin<'_>) -> String {
+        let piped = |tool| origin.piped(tool, "");
         match self {
-            Content::JsonTexts => list(&format!("jq -r '.[]' {file}")),
-            Content::JsonObjects => list(&format!("jq -r '.[].url' {file}")),
-            Content::JsonArray => list(&format!("jq -c '.[]' {file}")),
-            Content::JsonObject => list(&format!("jq -c . {file}")),
-            Content::Utf16 => list(&format!("iconv -f UTF-16 -t UTF-8 {file}")),
-            Content::Html => {
-                let list = list(&format!("argiope links {file} --base URL"));
+            Content::JsonTexts => piped("jq -r '.[]' {}"),
+            Content::JsonObjects(objects) => objects.advice(origin, ".[]"),
+            Content::JsonArray => piped("jq -c '.[]' {}"),
+            Content::JsonObject(objects) => objects.advice(origin, "."),
+            Content::Utf16 => piped("iconv -f UTF-16 -t UTF-8 {}"),
+            Content::Html | Content::Markup => {
+                let list = origin.piped("argiope links {} --base URL", "/dev/stdin");
                 format!("{list}, where URL is that of the page")
             }
-            Content::Sitemap => format!(
-                "give its own URL in place of it, {SITEMAP_SEED}; or {}",
-                list(&format!("grep -o '<loc>[^<]*' {file} | cut -c 6-"))
-            ),
-            Content::Markup => list(&format!("grep -oE 'https?://[^<>\" ]+' {file}")),
-            Content::Zip => list(&format!("unzip -p {file}")),
-            Content::Workbook => format!(
-                "save it as CSV, as by libreoffice --headless --convert-to csv {file}, and give that file"
-            ),
-            Content::Tar => list(&format!("tar -xOf {file}")),
-            Content::Xz => list(&format!("xz -dc {file}")),
-            Content::Bzip2 => list(&format!("bzip2 -dc {file}")),
+            Content::Sitemap => crawl_itself("sitemap.xml"),
+            Content::Feed => crawl_itself("feed.xml"),
+            Content::Zip => match origin {
+                Origin {
+                    path: Some(_),
+                    decompressor: Some(tool),
+                    ..
+                } => format!("decompress it first, as by {tool} -d"),
+                Origin { path: Some(_), .. } => piped("unzip -p {}"),
+                // It is not read from standard input.
+                Origin { reader, .. } => {
+                    format!("save it as a file, and write unzip -p FILE | {reader}")
+                }
+            },
+            Content::Workbook => "save it as CSV, and give that file".to_owned(),
+            Content::Tar => origin.piped("tar -xOf {}", "-"),
+            Content::Xz => piped("xz -dc {}"),
+            Content::Bzip2 => piped("bzip2 -dc {}"),
             Content::Binary => "give a text file with a URL in each line".to_owned(),
+        }
+    }
+}
+
+/// The advice about what the crawl reads itself, with its depth.
+fn crawl_itself(name: &str) -> String {
+    format!(
+        r#"crawl its own URL: argiope crawl '{{"url": "https://example.com/{name}", "sitemap": 1}}'"#
+    )
+}
+
+impl Objects {
+    /// What the first object in this text is, which may be cut.
+    fn of(text: &[u8]) -> Self {
+        let mut values = serde_json::Deserializer::from_slice(text).into_iter::<&RawValue>();
+        let Some(Ok(first)) = values.next() else {
+            return Objects::Other;
+        };
+        let url = |object: &Value| object.get("url").is_some_and(Value::is_string);
+        match Request::from_line(first.get()) {
+            Ok(Some(_)) => Objects::Seeds,
+            _ if serde_json::from_str(first.get()).is_ok_and(|object| url(&object)) => {
+                Objects::WithUrl
+            }
+            _ => Objects::Other,
+        }
+    }
+
+    /// How a list is made of those at this path of jq.
+    fn advice(self, origin: Origin<'_>, at: &str) -> String {
+        let of_url = format!("{}.url", at.trim_end_matches('.'));
+        let whole = format!("jq -c '{at}'");
+        match self {
+            Objects::Seeds => origin.piped(&format!("{whole} {{}}"), ""),
+            Objects::WithUrl => origin.piped(&format!("jq -r '{of_url}' {{}}"), ""),
+            Objects::Other => {
+                let list = origin.piped(&format!("jq -r '{of_url}' {{}}"), "");
+                format!(
+                    "{list}, with the key of the URL in place of url, or with {whole} if its keys are those of a seeds line"
+                )
+            }
+        }
+    }
+}
+
+/// Where a file that is no list comes from, and what reads a list.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// Its path. `None` if it is read from a pipe, or cannot be opened again.
+    pub path: Option<&'a Path>,
+    /// The tool that decompresses it.
+    pub decompressor: Option<&'a str>,
+    /// The command that reads a list from standard input.
+    pub reader: &'a str,
+}
+
+impl Origin<'_> {
+    /// The command by which the list that a tool makes is read. `{}` is the tool's file, `stdin` the word for standard
+    /// input in its place, if it needs one.
+    fn piped(self, tool: &str, stdin: &str) -> String {
+        let reader = self.reader;
+        let tool_of = |file: &str| match file {
+            "" => tool.replace(" {}", ""),
+            file => tool.replace("{}", file),
+        };
+        let filter = match self.decompressor {
+            Some(decompressor) => format!("{decompressor} -dc | {}", tool_of(stdin)),
+            None => tool_of(stdin),
+        };
+        match (self.path.map(quoted), self.decompressor) {
+            (Some(file), None) => format!("write {} | {reader}", tool_of(&file)),
+            (Some(file), Some(decompressor)) => {
+                // A name without the tool's suffix is none of its files.
+                format!(
+                    "write {decompressor} -dc < {file} | {} | {reader}",
+                    tool_of(stdin)
+                )
+            }
+            (None, _) => {
+                format!("put {filter} before it, as in … | {filter} | {reader}")
+            }
         }
     }
 }
@@ -170,9 +273,6 @@ const BINARY_SEEN: usize = 512;
 /// Where the header of a tar archive has its magic.
 const TAR_MAGIC_AT: usize = 257;
 
-/// The seed that is a sitemap.
-const SITEMAP_SEED: &str = r#"'{"url": "https://example.com/sitemap.xml", "sitemap": 1}'"#;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,17 +286,37 @@ mod tests {
         check(b"[\"http://a.test/\"]", Some(Content::JsonTexts));
         check(
             b"\xef\xbb\xbf[\r\n  {\"url\": 1}",
-            Some(Content::JsonObjects),
+            Some(Content::JsonObjects(Objects::Other)),
+        );
+        check(
+            b"[{\"url\": \"a.test\", \"method\": \"POST\"}, {",
+            Some(Content::JsonObjects(Objects::Seeds)),
+        );
+        check(
+            b"[\n{\n\"url\": \"a.test\",\n\"title\": \"}\"}\n]",
+            Some(Content::JsonObjects(Objects::WithUrl)),
+        );
+        check(
+            b"[{\"link\": \"http://a.test/\"}]",
+            Some(Content::JsonObjects(Objects::Other)),
         );
         check(b"[\n", Some(Content::JsonArray));
         check(b"[[1], [2]]", Some(Content::JsonArray));
-        check(b"{\r\n  \"url\": \"a.test\"\n}", Some(Content::JsonObject));
+        check(
+            b"{\r\n  \"url\": \"a.test\"\n}",
+            Some(Content::JsonObject(Objects::Seeds)),
+        );
+        check(
+            b"{\n  \"url\": \"a.te",
+            Some(Content::JsonObject(Objects::Other)),
+        );
         check(b"\xff\xfeh\0t\0", Some(Content::Utf16));
         check(b"\xfe\xff\0h\0t", Some(Content::Utf16));
         check(b"\n<!DOCTYPE html><title>", Some(Content::Html));
         check(b"<?xml version='1.0'?>\n<urlset>", Some(Content::Sitemap));
         check(b"<sitemapindex xmlns='x'>", Some(Content::Sitemap));
-        check(b"<rss version='2.0'>", Some(Content::Markup));
+        check(b"<rss version='2.0'>", Some(Content::Feed));
+        check(b"<?xml version='1.0'?><opml>", Some(Content::Markup));
         check(b"<a href='http://a.test/'>a</a>", Some(Content::Markup));
         check(b"PK\x03\x04\x14\0urls.txt", Some(Content::Zip));
         check(
@@ -237,13 +357,104 @@ mod tests {
     }
 
     #[test]
-    fn a_cure_names_the_file_as_a_word_of_the_shell() {
-        let check = |content: Content, decompress, expected: &str| {
-            let cure = content.cure("my urls", decompress);
-            assert!(cure.contains(expected), "{cure}");
+    fn advice_is_a_command_that_can_be_typed_and_writes_no_file() {
+        let check = |content: Content, path: Option<&str>, decompressor, expected: &str| {
+            let origin = Origin {
+                path: path.map(Path::new),
+                decompressor,
+                reader: "argiope crawl --seeds -",
+            };
+            let advice = content.advice(origin);
+            assert!(advice.starts_with(expected), "{advice}");
+            assert!(!advice.contains('>') && !advice.contains("<("), "{advice}");
         };
-        check(Content::JsonTexts, None, "jq -r '.[]' 'my urls' > urls.txt");
-        let gzip = Some("gzip -dc");
-        check(Content::Utf16, gzip, "-t UTF-8 <(gzip -dc 'my urls') > ");
+        let (file, gzip) = (Some("my urls"), Some("gzip"));
+        let texts = Content::JsonTexts;
+        let reader = "argiope crawl --seeds -";
+        check(
+            texts,
+            file,
+            None,
+            &format!("write jq -r '.[]' 'my urls' | {reader}"),
+        );
+        let unpacked = format!("write gzip -dc < 'my urls' | jq -r '.[]' | {reader}");
+        check(texts, file, gzip, &unpacked);
+        let put = format!("put jq -r '.[]' before it, as in … | jq -r '.[]' | {reader}");
+        check(texts, None, None, &put);
+        check(
+            texts,
+            None,
+            gzip,
+            "put gzip -dc | jq -r '.[]' before it, as in … | gzip -dc | jq",
+        );
+        let objects = Content::JsonObjects;
+        check(
+            objects(Objects::Seeds),
+            file,
+            None,
+            "write jq -c '.[]' 'my urls' | argiope",
+        );
+        check(
+            objects(Objects::WithUrl),
+            file,
+            None,
+            "write jq -r '.[].url' 'my urls' | argiope",
+        );
+        check(
+            objects(Objects::Other),
+            file,
+            None,
+            "write jq -r '.[].url' 'my urls' | argiope",
+        );
+        let object = Content::JsonObject;
+        check(
+            object(Objects::Seeds),
+            file,
+            None,
+            "write jq -c '.' 'my urls' | argiope",
+        );
+        check(
+            object(Objects::WithUrl),
+            file,
+            None,
+            "write jq -r '.url' 'my urls' | argiope",
+        );
+        check(
+            Content::Utf16,
+            None,
+            None,
+            "put iconv -f UTF-16 -t UTF-8 before it",
+        );
+        check(Content::Tar, None, None, "put tar -xOf - before it");
+        check(
+            Content::Html,
+            None,
+            None,
+            "put argiope links /dev/stdin --base URL before",
+        );
+        check(
+            Content::Zip,
+            file,
+            None,
+            "write unzip -p 'my urls' | argiope",
+        );
+        check(
+            Content::Zip,
+            file,
+            gzip,
+            "decompress it first, as by gzip -d",
+        );
+        check(
+            Content::Zip,
+            None,
+            gzip,
+            "save it as a file, and write unzip -p FILE | argiope",
+        );
+        check(
+            Content::Sitemap,
+            file,
+            gzip,
+            "crawl its own URL: argiope crawl '{\"url\": ",
+        );
     }
 }

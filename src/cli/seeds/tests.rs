@@ -110,9 +110,25 @@ fn memory_is_bounded_by_a_line_and_not_by_the_file() {
 }
 
 #[test]
+fn a_checked_file_keeps_neither_text_nor_decoder_until_it_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("seeds.gz");
+    let text: String = (0..50_000).map(|n| format!("host-{n}.test\n")).collect();
+    std::fs::write(&path, argiope::parts::gzip(text.as_bytes())).expect("a file");
+    let path = path.to_str().expect("text");
+    let lines = open(path, "argiope crawl --seeds -").and_then(SeedLines::checked);
+    let lines = lines.expect("a list");
+    assert_eq!(lines.text.capacity(), 0);
+    assert!(lines.decoder.is_none());
+    let numbers = lines.map(|line| line.expect("a line").number);
+    assert!(numbers.eq(1..=50_000));
+}
+
+#[test]
 fn an_error_of_opening_names_the_file() {
     let check = |name: &str, expected: &str| {
-        let text = open(name).err().expect("an error").to_string();
+        let opened = open(name, "argiope crawl --seeds -");
+        let text = opened.err().expect("an error").to_string();
         assert!(text.starts_with(expected), "{text}");
     };
     check(
