@@ -93,6 +93,34 @@ fn every_command_has_help_with_an_example() {
 }
 
 #[test]
+fn examples_are_on_one_line_in_a_narrow_terminal_too() {
+    for command in COMMANDS {
+        let mut narrow = std::process::Command::new(env!("CARGO_BIN_EXE_argiope"));
+        let narrow = narrow.args([command, "--help"]).env("COLUMNS", "40");
+        let shown = narrow.output().expect("it runs").stdout;
+        let shown = String::from_utf8(shown).expect("text");
+        let examples = |help: &str| {
+            let (_, examples) = help.split_once("Examples:").expect("examples");
+            examples.to_owned()
+        };
+        assert_eq!(examples(&shown), examples(&stdout(&[command, "--help"])));
+        let mut lines = examples(&shown)
+            .trim()
+            .lines()
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
+        lines.retain(|line| !line.trim().is_empty() && !line.starts_with("Exit:"));
+        let is_whole = |line: &String| line.trim_start().split(' ').any(|word| word == "argiope");
+        let others = ["man argiope-", "zcat "];
+        let is_other = |line: &String| others.iter().any(|other| line.contains(other));
+        assert!(
+            lines.iter().all(|line| is_whole(line) || is_other(line)),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
 fn every_command_is_in_the_list_of_this_test() {
     assert_eq!(listed_in(&["--help"]), COMMANDS);
 }

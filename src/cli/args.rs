@@ -5,6 +5,7 @@ mod explain;
 pub mod filters;
 mod probe;
 pub mod sources;
+mod units;
 mod values;
 
 use std::ffi::OsString;
@@ -40,20 +41,37 @@ use self::values::{count, listening};
 /// Reads the command line.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Usage> {
     let args = filters::with_file_of_filtered(args.into_iter().collect());
+    if let Some(apart) = units::apart(&args) {
+        return Err(Usage(apart));
+    }
     match Cli::try_parse_from(&args) {
         Ok(cli) => Ok(Parsed::Run {
             command: cli.command,
             verbose: cli.verbose,
         }),
         Err(error) => match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                Ok(Parsed::Show(error.render().to_string()))
+            ErrorKind::DisplayHelp => {
+                let text = error.render().to_string();
+                Ok(Parsed::Show(with_whole_examples(text, &args)))
             }
+            ErrorKind::DisplayVersion => Ok(Parsed::Show(error.render().to_string())),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                 Err(Usage("no command given; see `argiope --help`".to_owned()))
             }
             _ => Err(Usage(explain(&error, &args))),
         },
+    }
+}
+
+/// The help with each example on one line, so that it can be copied: clap breaks lines between a flag and its value.
+fn with_whole_examples(text: String, args: &[OsString]) -> String {
+    let line = Cli::command();
+    let mut words = args.iter().skip(1).filter_map(|arg| arg.to_str());
+    let command = words.find_map(|word| line.find_subcommand(word));
+    let examples = command.unwrap_or(&line).get_after_help();
+    match (text.split_once("Examples:"), examples) {
+        (Some((head, _)), Some(examples)) => format!("{head}{examples}\n"),
+        _ => text,
     }
 }
 
@@ -212,8 +230,8 @@ pub struct Crawl {
     /// Stop after this time (30s, 10m, 2h) of all runs; --resume with a longer one continues; 0: no limit
     #[arg(long, value_name = "D", allow_negative_numbers = true, help_heading = LIMITS)]
     max_time: Option<String>,
-    /// Stop after so many bytes over the wire, of all runs; replies in flight then are read for up to --stop-grace;
-    /// --resume with more continues; 0: no limit
+    /// Stop after so many bytes (100MB) over the wire, of all runs; replies in flight are cut then, and --resume with
+    /// more fetches them again; 0: no limit
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true, help_heading = LIMITS)]
     max_bytes: Option<String>,
     /// Cut bodies after this size [default: 10MiB]

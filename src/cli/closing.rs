@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use argiope::{Config, FinishReason, PageKind, Progress, Stats, Totals};
+use argiope::parts::UrlCheck;
+use argiope::{
+    Config, CrawlUrl, Filtered, FinishReason, PageKind, Progress, Request, Stats, Totals,
+};
 use serde_json::Value;
 
 use super::pending;
@@ -44,6 +47,15 @@ impl Closing<'_> {
             let all = format!("{count} invalid seeds are in {shown}/{REJECTED}");
             line("rejected", &all);
         }
+        if self.has_no_page()
+            && let Some(limit) = self.bytes_max()
+        {
+            let words = format!(
+                "--max-bytes is {limit} bytes, and no page was received before; write a larger one, such as \
+                 --max-bytes {BYTES_USUAL}"
+            );
+            line("limit", &words);
+        }
         match self.left {
             0 => {
                 line("still queued", "nothing");
@@ -56,11 +68,22 @@ impl Closing<'_> {
                 }
             }
             left => {
-                line("still queued", &format!("{left} requests"));
+                let requests = if left == 1 { "request" } else { "requests" };
+                line("still queued", &format!("{left} {requests}"));
                 line("continue", &self.command());
             }
         }
         text
+    }
+
+    /// Whether the limit of bytes was reached before a page was received.
+    fn has_no_page(&self) -> bool {
+        self.reason == FinishReason::ByteCount && self.totals.pages == 0
+    }
+
+    /// The limit of bytes.
+    fn bytes_max(&self) -> Option<u64> {
+        Value::from(self.config.get("CLOSESPIDER_BYTECOUNT")?).as_u64()
     }
 
     /// The directory, and what it has.
@@ -119,6 +142,9 @@ impl Closing<'_> {
             _ => return None,
         };
         let limit = Value::from(self.config.get(name)?).as_u64()?;
+        if self.has_no_page() && reached < BYTES_ENOUGH {
+            return Some(format!("{flag}{BYTES_USUAL}"));
+        }
         // What was in flight then is completed: if that was much, as much is left as the limit was.
         let is_beyond = reached > limit.saturating_add(limit / 2);
         let higher = limit.saturating_add(if is_beyond { reached } else { limit });
@@ -126,8 +152,18 @@ impl Closing<'_> {
     }
 }
 
+/// A limit of bytes for some thousand pages, and the same as a number.
+const BYTES_USUAL: &str = "100MB";
+const BYTES_ENOUGH: u64 = 100_000_000;
+
 /// A warning if there were seeds or URLs of sitemaps, and each was left out: by which filter, and how it is changed.
-pub fn warning_of_filters(stats: &Stats, progress: &Progress) -> Option<String> {
+/// `urls`: those of the command line; `has_out`: whether there is an output directory.
+pub fn warning_of_filters(
+    stats: &Stats,
+    progress: &Progress,
+    (config, urls): (&Config, &[String]),
+    has_out: bool,
+) -> Option<String> {
     let count_of = |name: &str| stats.by_error.get(name).copied().unwrap_or(0);
     let disallowed = count_of("robots.disallowed");
     let of_kind = |kind| stats.by_kind.get(&kind).copied().unwrap_or(0);
@@ -147,12 +183,64 @@ pub fn warning_of_filters(stats: &Stats, progress: &Progress) -> Option<String> 
         });
     }
     if disallowed > 0 {
+        let again = match has_out {
+            true => "--overwrite --ignore-robots begins anew without it",
+            false => "--ignore-robots fetches them",
+        };
         by.push(format!(
-            "{disallowed} by robots.txt (robots.disallowed; --ignore-robots)"
+            "{disallowed} by robots.txt (robots.disallowed; where its operator agrees, {again})"
         ));
     }
-    (is_all && !by.is_empty()).then(|| format!("{what} was filtered: {}", by.join(", ")))
+    if !is_all || by.is_empty() {
+        return None;
+    }
+    let mut text = format!("{what} was filtered: {}", by.join(", "));
+    if progress.filtered.contains_key(&Filtered::NotAllowed) {
+        let _ = write!(text, ": {}", cure_of_allow(config, urls));
+    }
+    Some(text)
 }
+
+/// What to change where a seed does not match a pattern of `--allow`. It names the first of these URLs that does not.
+fn cure_of_allow(config: &Config, urls: &[String]) -> String {
+    let patterns = config.get("ALLOW").map(Value::from).unwrap_or_default();
+    let patterns: Vec<&str> = (patterns.as_array().into_iter().flatten())
+        .filter_map(Value::as_str)
+        .collect();
+    let mut flags: Vec<String> = (patterns.iter().take(PATTERNS_SHOWN))
+        .map(|pattern| format!("--allow {}", quoted(Path::new(pattern))))
+        .collect();
+    if patterns.len() > PATTERNS_SHOWN {
+        flags.push("…".to_owned());
+    }
+    let flags = flags.join(" ");
+    let is_left_out = |url: &CrawlUrl| {
+        let check = UrlCheck::new(config).ok();
+        let left_out = check.and_then(|check| check.check(url, 0).err());
+        left_out.is_some_and(|left_out| left_out.filter == Filtered::NotAllowed.as_str())
+    };
+    let seed = urls.iter().find_map(|url| {
+        let request = Request::from_line(url).ok()??;
+        let url = CrawlUrl::parse(&request.url).ok()?;
+        is_left_out(&url).then(|| url.to_string())
+    });
+    match seed {
+        Some(seed) => {
+            let word = quoted(Path::new(&seed));
+            format!(
+                "{seed} does not match {flags}: give a seed that does, or a pattern that also matches it; \
+                 `argiope url {word} {flags}` explains"
+            )
+        }
+        None => format!(
+            "no seed matches {flags}: give seeds that do, or a pattern that also matches them; `argiope url SEED \
+             {flags}` explains"
+        ),
+    }
+}
+
+/// Patterns that a warning shows.
+const PATTERNS_SHOWN: usize = 3;
 
 /// What sets a filter.
 const FILTERS: [(&str, &str); 8] = [
@@ -168,11 +256,11 @@ const FILTERS: [(&str, &str); 8] = [
 
 #[cfg(test)]
 mod tests {
-    use argiope::Filtered;
-
     use super::*;
 
     fn closing<'a>(config: &'a Config, reason: FinishReason, left: u64) -> Closing<'a> {
+        let mut totals = Totals::default();
+        totals.pages = 1;
         Closing {
             out: Path::new("my crawl"),
             to_stdout: false,
@@ -180,7 +268,7 @@ mod tests {
             left,
             rejected: (0, false),
             reason,
-            totals: Totals::default(),
+            totals,
             has_sent: true,
             config,
         }
@@ -210,6 +298,7 @@ mod tests {
         check(FinishReason::Shutdown, pages, "");
         // A limit that the next run has reached ends it at once.
         let mut totals = Totals::default();
+        totals.pages = 3;
         totals.bytes = 10_000_000;
         totals.active = Duration::from_millis(9400);
         let raised = |reason, (name, value): (&str, &str)| {
@@ -224,6 +313,28 @@ mod tests {
         assert_eq!(found.as_deref(), Some("--max-bytes 10001024"));
         let found = raised(FinishReason::Timeout, time);
         assert_eq!(found.as_deref(), Some("--max-time 10.5s"));
+    }
+
+    #[test]
+    fn a_limit_of_bytes_that_is_reached_before_a_page_is_shown_with_a_larger_one() {
+        let config = Config::default().with("CLOSESPIDER_BYTECOUNT", 100);
+        let config = config.expect("valid");
+        let with_page = closing(&config, FinishReason::ByteCount, 1);
+        assert!(!with_page.lines().contains("  limit "));
+        let totals = Totals::default();
+        let text = Closing {
+            totals,
+            ..with_page
+        };
+        let text = text.lines();
+        let words =
+            "limit          --max-bytes is 100 bytes, and no page was received before; write";
+        assert!(text.contains(words), "{text}");
+        assert!(text.contains("still queued   1 request\n"), "{text}");
+        assert!(
+            text.ends_with("--out 'my crawl' --max-bytes 100MB\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -266,7 +377,9 @@ mod tests {
                 }
                 let mut progress = Progress::default();
                 progress.filtered.extend(filters.iter().copied());
-                let warning = warning_of_filters(&stats, &progress);
+                let config = Config::default().with("ALLOW", "/docs/").expect("valid");
+                let urls = ["http://a.test/".to_owned()];
+                let warning = warning_of_filters(&stats, &progress, (&config, &urls), true);
                 assert_eq!(warning.is_some(), !expected.is_empty(), "{warning:?}");
                 for part in expected {
                     assert!(
@@ -282,13 +395,23 @@ mod tests {
             0,
             &both,
             0,
-            &["3 by --deny", "1 by --allow", "filtered.denied"],
+            &[
+                "3 by --deny",
+                "1 by --allow",
+                "filtered.denied",
+                "http://a.test/ does not match --allow /docs/: give a seed that does",
+                "`argiope url http://a.test/ --allow /docs/` explains",
+            ],
         );
         check(
             2,
             &[],
             2,
-            &["every seed", "2 by robots.txt", "--ignore-robots"],
+            &[
+                "every seed",
+                "2 by robots.txt",
+                "--overwrite --ignore-robots",
+            ],
         );
         check(3, &[], 2, &[]);
         check(
@@ -301,7 +424,8 @@ mod tests {
         stats.by_kind.insert(PageKind::Sitemap, 1);
         let mut progress = Progress::default();
         progress.filtered.insert(Filtered::Denied, 7);
-        let warning = warning_of_filters(&stats, &progress);
+        let config = Config::default();
+        let warning = warning_of_filters(&stats, &progress, (&config, &[]), true);
         let expected = "every URL of the sitemaps was filtered: 7 by --deny";
         assert!(warning.is_some_and(|warning| warning.starts_with(expected)));
     }

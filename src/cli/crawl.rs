@@ -21,6 +21,7 @@ use super::allocator;
 use super::args::Crawl;
 use super::cdxj;
 use super::closing::{self, Closing};
+use super::environment;
 use super::feed::{self, FeedOf, Seeds};
 use super::filtered::FilteredLink;
 use super::flag_values::FlagNames;
@@ -55,6 +56,7 @@ pub fn run(
         false => mistakes::Given::Crawl,
     };
     mistakes::check_urls(&args.urls, to)?;
+    mistakes::check_seeds(&args.seeds)?;
     check_outputs(&args)?;
     check_warc(&config, &args)?;
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
@@ -297,6 +299,9 @@ pub fn run(
             "robots.txt is ignored ({place}): pages are fetched that sites ask crawlers to leave alone"
         );
     }
+    if let Some(hint) = environment::unused(crawler.config(), |name| std::env::var(name).ok()) {
+        log::warn!("{hint}");
+    }
     let has_warc = out.is_some() && crawler.config().warc_size_max().is_some();
     for hint in hints::before(crawler.config(), &all_urls, has_lists, has_warc) {
         log::warn!("{hint}");
@@ -347,7 +352,10 @@ pub fn run(
     for hint in hints::of_results(crawler.stats(), crawler.config(), "--max-body") {
         log::warn!("{hint}");
     }
-    if let Some(warning) = closing::warning_of_filters(crawler.stats(), &progress) {
+    let given = (crawler.config(), &all_urls[..]);
+    if let Some(warning) =
+        closing::warning_of_filters(crawler.stats(), &progress, given, out.is_some())
+    {
         log::warn!("{warning}");
     }
     if let (Some(filtered), Some(out)) = (&left.filtered, &out) {
@@ -612,8 +620,12 @@ pub struct Watched {
 /// Runs a crawler to its end and shows its progress. The caller prints the summary.
 pub fn watch(crawler: &mut Crawler, quiet: bool, received: &Received) -> Watched {
     let mut shown = Shown::new(quiet);
+    let mut is_stopping = false;
     let reason = loop {
         allocator::give_back_soon();
+        if received.stops() > 0 && !std::mem::replace(&mut is_stopping, true) {
+            shown.note_stop(&crawler.progress(), crawler.config().stop_grace());
+        }
         match crawler.turn(Some(shown.patience())) {
             Turn::GoesOn if received.take_report() => {
                 shown.report(crawler.stats(), &crawler.progress());

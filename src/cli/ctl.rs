@@ -15,7 +15,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::Usage;
-use super::foreign::orders::{from_standard_input, limit_of_flag};
+use super::foreign::orders::{from_standard_input, limit_named, limit_of_flag};
 use super::shell::quoted;
 
 /// Arguments of the command.
@@ -143,6 +143,9 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
     if let Job::Seeds(path) = &args.job {
         check_seeds(&args.folder, path)?;
     }
+    if let Job::Set { name, settings } = &args.job {
+        check_scope(&args.folder, name, settings)?;
+    }
     // Asked before the order, which may make one.
     let notes = strangers::notes(&client, &args.job);
     let reply = match args.job {
@@ -262,6 +265,40 @@ fn check_seeds(folder: &Path, path: &Path) -> Result<(), Usage> {
         ))),
         false => Ok(()),
     }
+}
+
+/// Refuses a setting where the name of a scope is expected.
+fn check_scope(folder: &Path, name: &str, settings: &[String]) -> Result<(), Usage> {
+    let Some((setting, value)) = name.split_once('=').filter(|_| !name.contains("://")) else {
+        return Ok(());
+    };
+    let is_of_key = |c: char| c.is_ascii_lowercase() || "_.".contains(c);
+    let key = match setting.to_ascii_uppercase().as_str() {
+        "DELAY" | "DOWNLOAD_DELAY" => Some("delay"),
+        "CONCURRENCY" | "CONCURRENT_REQUESTS_PER_DOMAIN" => Some("concurrency"),
+        // With settings behind it: a scope may have another name with a = in it.
+        _ if !settings.is_empty() && !setting.chars().all(is_of_key) => return Ok(()),
+        _ => None,
+    };
+    let line = |order: &str| format!("write argiope ctl {} {order}", quoted(folder));
+    let all = |first: String| [&[first], settings].concat().join(" ");
+    let cure = match (key, limit_of_flag(setting).or_else(|| limit_named(setting))) {
+        (Some(key), _) => {
+            line(&format!("set default {}", all(format!("{key}={value}"))))
+                + ", or a scope in place of default"
+        }
+        (None, Some(limit)) => line(&format!("limits {}={value}", limit.to_ascii_lowercase())),
+        (None, None) if setting.chars().all(|c| c.is_ascii_uppercase() || c == '_') => {
+            format!("put it into the file of --config, and {}", line("reload"))
+        }
+        (None, None) => {
+            line(&format!("set default {}", all(name.to_owned())))
+                + ", or a scope in place of default"
+        }
+    };
+    Err(Usage(format!(
+        "{name:?} stands where set takes the name of a scope; {cure}"
+    )))
 }
 
 /// Excludes names, or withdraws that; gives all that are excluded by order.

@@ -1,5 +1,7 @@
 //! `--proxy env`: the proxies that environment variables name.
 
+use argiope::Config;
+use argiope::settings::SettingSource;
 use serde_json::Value;
 
 /// A setting: the text that names its source, its name, its value.
@@ -55,10 +57,31 @@ pub fn proxies(variable: impl Fn(&str) -> Option<String>) -> Vec<Found> {
     given
 }
 
+/// A hint that variables name a proxy which is not used, since no setting names one.
+pub fn unused(config: &Config, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let is_set = |name: &&&str| variable(name).is_some_and(|text| !text.trim().is_empty());
+    let is_default = |name: &str| *config.source(name) == SettingSource::Default;
+    let has_choice = !["PROXY", "PROXY_HTTPS", "NO_PROXY"]
+        .into_iter()
+        .all(is_default);
+    let is_excepted = ["no_proxy", "NO_PROXY"]
+        .iter()
+        .any(|name| variable(name).is_some_and(|list| list.trim() == "*"));
+    let names = [HTTP, HTTPS, HTTPS_UPPER, ALL, ALL_UPPER].map(name_in);
+    let name = names
+        .iter()
+        .find(is_set)
+        .filter(|_| !has_choice && !is_excepted)?;
+    Some(format!(
+        "the variable {name} is not used, and requests go directly: --proxy env uses it; -s 'NO_PROXY=*' is \
+         without a proxy and this line"
+    ))
+}
+
 /// Whether `NO_PROXY` accepts an entry.
 fn is_known(entry: &str) -> bool {
     let list = Value::from([entry].as_slice());
-    argiope::Config::default().with("NO_PROXY", list).is_ok()
+    Config::default().with("NO_PROXY", list).is_ok()
 }
 
 /// A proxy as URL: in variables it may be a bare host, which is an HTTP proxy.
@@ -84,8 +107,6 @@ const NONE_UPPER: &str = "--proxy env: NO_PROXY";
 
 #[cfg(test)]
 mod tests {
-    use argiope::Config;
-    use argiope::settings::SettingSource;
     use serde_json::json;
 
     use super::*;
@@ -105,6 +126,27 @@ mod tests {
         let get = |name: &str| config.get(name).map_or(Value::Null, Value::from);
         let found = (get("PROXY"), get("PROXY_HTTPS"), get("NO_PROXY"));
         assert_eq!(found, expected, "{variables:?}");
+    }
+
+    #[test]
+    fn a_variable_that_is_not_used_is_pointed_out() {
+        let check = |settings: &[(&str, &str)], set: &[&str], expected: Option<&str>| {
+            let mut config = Config::default();
+            for (name, value) in settings {
+                config = config.with(name, *value).expect("valid");
+            }
+            let value_of = |name: &str| set.contains(&name).then(|| "http://p.test:1".to_owned());
+            let hint = unused(&config, value_of);
+            assert_eq!(hint.is_some(), expected.is_some(), "{hint:?}");
+            assert!(hint.unwrap_or_default().contains(expected.unwrap_or("")));
+        };
+        check(&[], &[], None);
+        check(&[], &["http_proxy"], Some("http_proxy is not used"));
+        check(&[], &["ALL_PROXY"], Some("ALL_PROXY is not used"));
+        // It is not read with `--proxy env` either.
+        check(&[], &["HTTP_PROXY"], None);
+        check(&[("PROXY", "http://q.test:1")], &["http_proxy"], None);
+        check(&[("NO_PROXY", "*")], &["http_proxy"], None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ Examples:
   argiope crawl https://example.com --max-pages 100 --contact me@example.org
   argiope crawl --seeds hosts.txt --follow none --out hosts --contact https://example.org/bot
   argiope crawl https://example.com --delay 0.5 --max-bytes 100MB --contact me@example.org
-  argiope crawl https://example.com --allow '^https://example\\.com/docs/' -s AUTOTHROTTLE_ENABLED=true
+  argiope crawl https://example.com/docs/ --allow '^https://example\\.com/docs/' --delay 2
   argiope crawl https://example.com --extract title --extract 'price=.price' --contact me@example.org
   argiope crawl --preset broad --seeds hosts.txt --contact https://example.org/bot
   argiope crawl https://example.com --user-for example.com name:password --filtered

@@ -15,7 +15,7 @@ use argiope::sink::directory::{LineEnd, LineFile, LineReader};
 
 use self::csv::Csv;
 pub use self::fields::is_key;
-use self::fields::{Field, Row, may_be_extracted};
+use self::fields::{Field, Missing, Row, may_be_extracted};
 #[cfg(feature = "parquet")]
 use self::parquet_file::ParquetFile;
 use super::shell::quoted;
@@ -195,6 +195,7 @@ impl Failure {
 fn export(args: &ExportArgs, table: &mut impl Table) -> Result<(), Failure> {
     let mut reader = LineReader::results(&args.folder, LINE_MAX).map_err(Failure::Read)?;
     let (mut bad, mut first_bad) = (0_u64, None);
+    let mut missing = Missing::of(&args.fields);
     while let Some(line) = reader.next().map_err(Failure::Read)? {
         let added = match line.end {
             LineEnd::Unfinished => {
@@ -207,6 +208,7 @@ fn export(args: &ExportArgs, table: &mut impl Table) -> Result<(), Failure> {
             LineEnd::Whole => Row::parse(line.text)
                 .map_err(AddError::Value)
                 .and_then(|row| {
+                    missing.see(&row);
                     let is_row = args.all || row.is_page();
                     match is_row && !(args.replied && row.has_no_reply()) {
                         true => table.add(&row),
@@ -230,6 +232,9 @@ fn export(args: &ExportArgs, table: &mut impl Table) -> Result<(), Failure> {
     }
     if let Some(first) = first_bad {
         log::warn!("{bad} damaged lines are left out; the first is {first}");
+    }
+    if let Some(warning) = missing.warning() {
+        log::warn!("{warning}");
     }
     table.finish().map_err(Failure::Write)
 }

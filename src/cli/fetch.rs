@@ -15,6 +15,7 @@ use argiope::{Config, CrawlUrl, Crawler, Page, Request, Truncation};
 use super::Usage;
 use super::args::Fetch;
 use super::crawl::set_up;
+use super::environment;
 use super::hints;
 use super::mistakes;
 use super::out_file;
@@ -83,7 +84,9 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
             .map_err(|refused| Usage(format!("{url}: {refused}")))?;
         wanted += 1;
     }
-    for hint in hints::before(crawler.config(), &args.urls, false, false) {
+    let unused = environment::unused(crawler.config(), |name| std::env::var(name).ok());
+    let others = hints::before(crawler.config(), &args.urls, false, false);
+    for hint in unused.into_iter().chain(others) {
         log::warn!("{hint}");
     }
     Received::watch()?.stop_on_signal(crawler.stopper())?;

@@ -21,6 +21,7 @@ pub fn check(flag: &str, value: &Value) -> Result<(), Usage> {
     match flag {
         "--header" => all().try_for_each(check_header),
         "--user-agent" => all().try_for_each(check_agent),
+        "--user-for" => super::mistakes::check_login_of_host(value),
         _ => Ok(()),
     }
 }

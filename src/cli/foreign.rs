@@ -59,11 +59,26 @@ impl Unknown<'_> {
     /// What to write instead. `flags_of`: the long flags of each command, with its name.
     pub fn answer(self, flags_of: &[(String, Vec<String>)]) -> Option<Answer> {
         let instead = |cure: String| Answer::Instead(format!("no {}; {cure}", self.flag));
-        let known = self.of_table().map(|cure| with_value(cure, self.value));
-        known
+        let known = || self.of_table().map(|cure| with_value(cure, self.value));
+        short::of_value(self)
+            .or_else(known)
             .or_else(|| self.of_other_command(flags_of))
             .map(instead)
             .or_else(|| self.nearest(flags_of).map(Answer::Guess))
+            .or_else(|| self.nearest_of_table().map(Answer::Guess))
+    }
+
+    /// The cure of a flag in the table that differs by a typing error.
+    fn nearest_of_table(self) -> Option<String> {
+        let own = rows().filter(|row| row.commands.contains(&self.command));
+        let flags = own.flat_map(|row| row.flags);
+        let flag = nearest(
+            self.flag,
+            flags.copied().filter(|flag| flag.starts_with("--")),
+        )?;
+        let meant = Unknown { flag, ..self };
+        let cure = with_value(meant.of_table()?, self.value);
+        Some(format!("if {flag} is meant: {cure}"))
     }
 
     /// Whether the table knows it.
@@ -116,6 +131,13 @@ fn with_value(cure: &str, value: Option<&str>) -> String {
     {
         let delay = gap.as_secs_f64();
         return format!("to send {rate} to a host write --delay {delay}");
+    }
+    if let (true, Some(tries)) = (
+        cure == TRIES,
+        value.and_then(|value| value.parse::<u64>().ok()),
+    ) {
+        let retries = tries.saturating_sub(1);
+        return format!("write -s RETRY_TIMES={retries}, one less than the tries");
     }
     let is_number = |value: &&str| {
         value.starts_with(|c: char| c.is_ascii_digit())
@@ -209,6 +231,15 @@ const ENDINGS: &[&str] = &[
     "xml", "txt", "csv", "doc", "docx", "xls", "xlsx", "css", "js", "php",
 ];
 
+/// The seconds between requests at a rate: `2` per second, or `30/min`. What is no rate is returned as it is.
+fn delay_of_rate(rate: &str) -> String {
+    match (rate.parse::<f64>(), interval_of_rate(rate)) {
+        (Ok(number @ 0.001..), _) => reciprocal(number, f64::ceil).to_string(),
+        (_, Some(gap)) => gap.as_secs_f64().to_string(),
+        _ => rate.to_owned(),
+    }
+}
+
 /// One divided by `value`, with as many digits as show it, and rounded to the side that asks for less of a server.
 fn reciprocal(value: f64, round: fn(f64) -> f64) -> f64 {
     let steps = if value > 100.0 { 1e6 } else { 1e3 };
@@ -218,6 +249,9 @@ fn reciprocal(value: f64, round: fn(f64) -> f64) -> f64 {
 /// The cure of flags for the time between two requests of a probe, whose value is not a rate.
 const EVERY_SECOND: &str =
     "requests leave at a rate: for one every second write --rate 1, for one every two --rate 0.5";
+
+/// The cure of flags for the number of tries, whose value is not that of retries.
+const TRIES: &str = "write -s RETRY_TIMES=RETRIES, one less than the tries";
 
 /// The cure of flags for a rate, whose value is not that of a delay.
 const TWO_PER_SECOND: &str = "to send two requests per second to a host write --delay 0.5";

@@ -11,6 +11,9 @@ use super::progress::clock;
 /// Hosts that a hint names.
 const HOSTS_NAMED: usize = 3;
 
+/// A longer time of a fetch may be meant in milliseconds: two hours are enough for a body of some gigabytes.
+const TIMEOUT_USUAL: f64 = 7200.0;
+
 /// A longer delay may be meant in milliseconds.
 const DELAY_USUAL: f64 = 120.0;
 
@@ -31,10 +34,27 @@ pub fn before(config: &Config, urls: &[String], has_lists: bool, has_warc: bool)
             other => format!("DOWNLOAD_DELAY ({other})"),
         };
         hints.push(format!(
-            "{place}: {shown} between the requests to a host; for milliseconds write 500ms",
+            "{place}: {shown} between the requests to a host; for milliseconds write {delay}ms",
         ));
     }
+    hints.extend(of_timeout(config));
     hints
+}
+
+/// A limit of a fetch that may be meant in milliseconds.
+fn of_timeout(config: &Config) -> Option<String> {
+    let seconds = Value::from(config.get("DOWNLOAD_TIMEOUT")?).as_f64()?;
+    if seconds < TIMEOUT_USUAL {
+        return None;
+    }
+    let place = match config.source("DOWNLOAD_TIMEOUT") {
+        SettingSource::Flag(flag) => flag.clone(),
+        other => format!("DOWNLOAD_TIMEOUT ({other})"),
+    };
+    let shown = clock(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+    Some(format!(
+        "{place}: {shown} for a whole fetch; for milliseconds write {seconds}ms"
+    ))
 }
 
 fn is_set(config: &Config, name: &str) -> bool {
@@ -181,6 +201,9 @@ mod tests {
         check(&[], &[]);
         check(&[("DOWNLOAD_DELAY", "500")], &["8:20 between"]);
         check(&[("DOWNLOAD_DELAY", "60")], &[]);
+        let timeout = ["8:20:00 for a whole fetch; for milliseconds write 30000ms"];
+        check(&[("DOWNLOAD_TIMEOUT", "30000")], &timeout);
+        check(&[("DOWNLOAD_TIMEOUT", "600")], &[]);
         let login = ("HTTP_USER", "me:secret");
         check(&[login], &["all seeds", "WARC files have"]);
         check(&[login, ("WARC", "false")], &["all seeds"]);

@@ -1,8 +1,9 @@
 //! Words that stand where URLs do on the command line, and are something else: each is refused with what was meant.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use argiope::Request;
+use serde_json::Value;
 
 use super::Usage;
 use super::args::filters::is_named_as_lines;
@@ -30,13 +31,53 @@ pub fn check_urls(words: &[String], to: Given) -> Result<(), Usage> {
     }
 }
 
-/// Refuses a word behind `--resume` that is the directory of a crawl.
-pub fn check_directories(words: &[String]) -> Result<(), Usage> {
-    let mut words = words.iter();
-    match words.find(|word| Path::new(word).join("state").is_dir()) {
+/// Refuses a word behind `--resume` that is the directory of a crawl, or without `--out` its name. `has_out`: whether
+/// `--out` is given.
+pub fn check_directories(words: &[String], has_out: bool) -> Result<(), Usage> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-/".contains(c);
+    let is_name = |word: &str| word != "localhost" && word.chars().all(is_plain);
+    // Without --out it is the crawl in ./crawl that is continued, which may be given such a host as a further seed.
+    let has_none = || !has_out && !Path::new("crawl").is_dir();
+    let is_meant = |word: &str| {
+        let is_crawl = Path::new(word).join("state").is_dir();
+        is_crawl || (words.len() == 1 && is_name(word) && has_none())
+    };
+    match words.iter().find(|word| is_meant(word)) {
         Some(word) => Err(Usage(to_resume(word))),
         None => Ok(()),
     }
+}
+
+/// Refuses a URL where a seeds file is expected.
+pub fn check_seeds(files: &[PathBuf]) -> Result<(), Usage> {
+    let mut texts = files.iter().map(|file| (file, file.to_string_lossy()));
+    let is_url = |text: &str| text.starts_with("http://") || text.starts_with("https://");
+    match texts.find(|(file, text)| is_url(text) && !file.exists()) {
+        Some((_, url)) => Err(Usage(format!(
+            "--seeds {url}: a URL, and --seeds reads a file: give it without --seeds, as in `argiope crawl {url}`"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a login in the place of its host. The password is not shown.
+pub fn check_login_of_host(hosts: &Value) -> Result<(), Usage> {
+    let mut entries = hosts.as_object().into_iter().flatten();
+    let swapped = entries.find_map(|(host, own)| {
+        let (_, port) = (host.rsplit_once(':')).filter(|_| !host.contains(['/', '[']))?;
+        let user = own.get("user")?.as_str()?;
+        let is_login = port.parse::<u16>().is_err() || !user.contains(':');
+        is_login.then_some(user)
+    });
+    let Some(user) = swapped else {
+        return Ok(());
+    };
+    // What stands in the other place is shown only if it is no login.
+    let is_host = !user.contains([':', '@']) && user.contains('.');
+    let host = if is_host { user } else { "HOST" };
+    Err(Usage(format!(
+        "--user-for: its first word is a login, and no host; write --user-for {host} NAME:PASSWORD"
+    )))
 }
 
 /// What continues the crawl in a directory.
@@ -65,6 +106,48 @@ impl Given {
     }
 }
 
+/// The flag without a value that a word of this command line stands behind.
+fn switch_before(word: &str) -> Option<String> {
+    let args: Vec<String> = std::env::args_os()
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .collect();
+    let at = args.iter().position(|arg| arg == word)?;
+    let before = args.get(at.checked_sub(1)?)?;
+    before.starts_with("--").then(|| before.clone())
+}
+
+/// The whole message about the name of a file that is not there. No top-level domain has these endings.
+fn output_named(word: &str, switch: Option<&str>, to: Given) -> Option<String> {
+    const ENDINGS: [&str; 4] = [".warc", ".cdxj", ".parquet", ".xml"];
+    let is_named = is_named_as_lines(word) || ENDINGS.iter().any(|ending| word.ends_with(ending));
+    let first = word.split('/').next().unwrap_or(word);
+    let is_below_host =
+        first.len() < word.len() && (first.contains(['.', ':']) || first == "localhost");
+    if !is_named || is_below_host || word.contains([':', '?', '@', ' ']) {
+        return None;
+    }
+    let what = format!("{word:?} is no URL, and no file is there");
+    let cure = match switch {
+        Some("--links") => {
+            "--links takes no file: leave the word out, the links go to links.jsonl in --out DIR"
+        }
+        Some("--warc") => {
+            "--warc takes no file: leave the word out, WARC files go to the folder warc in --out DIR"
+        }
+        _ if to.command() == "crawl" && word.contains(".warc") => {
+            "WARC files go to the folder warc in --out DIR: leave the word out"
+        }
+        _ if to.command() == "crawl" => {
+            return Some(format!(
+                "{what}: leave it out; --seeds FILE reads URLs from a file, and --results - > {word} writes result \
+                 lines to one"
+            ));
+        }
+        _ => "give a URL like https://example.com/",
+    };
+    Some(format!("{what}: {cure}"))
+}
+
 /// What is wrong with a word, and what to write.
 fn mistake(word: &str, to: Given) -> Option<String> {
     const LONG_DASHES: [char; 3] = ['\u{2013}', '\u{2014}', '\u{2212}'];
@@ -89,6 +172,11 @@ fn mistake(word: &str, to: Given) -> Option<String> {
         return Some(format!(
             "{path} is a file here: to read URLs from it {cure}{host}"
         ));
+    }
+    if path == word
+        && let Some(cure) = output_named(word, switch_before(word).as_deref(), to)
+    {
+        return Some(cure);
     }
     let error = match Request::from_line(word) {
         Ok(Some(_)) => return None,
@@ -161,6 +249,42 @@ mod tests {
         let of_crawl = Some("no --max-pages; it is a flag of `argiope crawl`");
         check("max-pages=1", Given::Fetch, of_crawl);
         check("rate=5", Given::Probe, Some("write --rate 5"));
+    }
+
+    #[test]
+    fn names_of_files_that_are_not_there_are_no_hosts() {
+        check("links.jsonl", Given::Crawl, Some("leave it out; --seeds"));
+        check("shop.warc.gz", Given::Crawl, Some("the folder warc"));
+        check("out/a.csv", Given::Crawl, Some("--results - > out/a.csv"));
+        check("urls.txt", Given::Probe, Some("give a URL"));
+        check("a.test/x.json", Given::Crawl, None);
+        check("localhost:81/x.json", Given::Crawl, None);
+        check("http://a.json/", Given::Crawl, None);
+        let behind = |flag| output_named("links.jsonl", Some(flag), Given::Crawl);
+        assert!(behind("--links").is_some_and(|text| text.contains("links.jsonl in --out DIR")));
+    }
+
+    #[test]
+    fn a_login_before_its_host_is_refused_without_the_password() {
+        let check = |host: &str, user: &str, expected: Option<&str>| {
+            let mut hosts = serde_json::Map::new();
+            hosts.insert(host.to_owned(), serde_json::json!({"user": user}));
+            match (check_login_of_host(&hosts.into()), expected) {
+                (Ok(()), None) => {}
+                (Err(Usage(text)), Some(host)) => {
+                    assert!(text.ends_with(&format!("{host} NAME:PASSWORD")), "{text}");
+                    assert!(!text.contains("secret"), "{text}");
+                }
+                (found, _) => panic!("{host} {user}: {found:?}"),
+            }
+        };
+        check("ann:secret", "login.test", Some("login.test"));
+        check("ann:1234", "login.test", Some("login.test"));
+        check("ann:secret", "bob:secret", Some("HOST"));
+        check("a.test:81", "ann:secret", None);
+        check("https://a.test:8443", "ann:secret", None);
+        check("a.test", "ann:secret", None);
+        check("a.test", "ann", None);
     }
 
     #[test]

@@ -93,7 +93,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
         Command::Crawl(args) => {
             if args.resume {
                 // Before a directory is looked at that may not be the one that was meant.
-                mistakes::check_directories(&args.urls)?;
+                mistakes::check_directories(&args.urls, args.out.is_some())?;
             }
             let received = Received::watch()?;
             let resumed = args.resumed(&received)?;

@@ -77,6 +77,15 @@ impl Shown {
         }
     }
 
+    /// Says on a terminal that the crawl stops, and what it waits for.
+    pub fn note_stop(&self, progress: &Progress, grace: Duration) {
+        let Display::Live(bar) = &self.display else {
+            return;
+        };
+        let line = stopping(progress.in_flight as u64, grace);
+        bar.suspend(|| stderr::write_line(&line));
+    }
+
     /// The line, with rates since the last one.
     fn line(&mut self, stats: &Stats, progress: &Progress) -> String {
         let span = (progress.elapsed.saturating_sub(self.last.0)).as_secs_f64();
@@ -98,8 +107,13 @@ impl Shown {
         if let Some(next) = progress.hosts_held_next {
             let _ = write!(
                 line,
-                "  {} hosts held, next in {}",
+                "  {} {} held, next in {}",
                 progress.hosts_held,
+                if progress.hosts_held == 1 {
+                    "host"
+                } else {
+                    "hosts"
+                },
                 clock(next)
             );
         }
@@ -151,6 +165,19 @@ pub fn clock(span: Duration) -> String {
     } else {
         format!("{minutes}:{seconds:02}")
     }
+}
+
+/// What a crawl that stops waits for.
+fn stopping(in_flight: u64, grace: Duration) -> String {
+    let what = match in_flight {
+        0 => return "stopping: no request is in flight".to_owned(),
+        1 => "1 request".to_owned(),
+        count => format!("{count} requests"),
+    };
+    format!(
+        "stopping: waiting for {what} in flight, up to {} s; a second signal stops at once",
+        grace.as_secs_f64()
+    )
 }
 
 /// `1.5 MB`.

@@ -7,8 +7,8 @@ use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use argiope::CrawlUrl;
 use argiope::parts::{Robots, Rules, request_target_of};
+use argiope::{CrawlUrl, Request};
 use serde::{Deserialize, Serialize};
 
 use super::json_lines::{answer_each, octets, put_line};
@@ -40,7 +40,9 @@ pub fn url_of_host(file: &Path) -> Option<String> {
     let name = file.to_string_lossy();
     let has_dot = name.contains(['.', ':']) && !name.starts_with('.');
     let is_host = has_dot && !name.ends_with(".txt") && !name.contains('/');
-    let url = format!("https://{name}");
+    // As `crawl` reads a bare host.
+    let request = Request::from_line(&name).ok()??;
+    let url = request.url.trim_end_matches('/').to_owned();
     (is_host && !file.exists() && CrawlUrl::parse(&url).is_ok()).then_some(url)
 }
 

@@ -88,7 +88,9 @@ fn max_bytes_ends_a_crawl_near_the_limit_over_all_its_runs() {
     // As it was, it ends at once.
     let again = run_in(&folder, "argiope crawl --resume --out out").expect(0);
     assert!(
-        again.err.contains("CLOSESPIDER_BYTECOUNT is for all runs"),
+        again
+            .err
+            .contains("--max-bytes (CLOSESPIDER_BYTECOUNT) is for all runs"),
         "{}",
         again.err
     );
@@ -635,7 +637,7 @@ fn a_bare_host_is_read_as_a_crawl_reads_it_and_for_robots_the_url_is_named() {
     }
     let robots = run("robots example.com /a", "").expect(2);
     assert!(
-        robots.err.contains("write https://example.com"),
+        robots.err.contains("write http://example.com"),
         "{}",
         robots.err
     );

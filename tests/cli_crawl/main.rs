@@ -33,6 +33,7 @@ mod machine;
 mod mistakes;
 mod mistyped;
 mod names;
+mod other_tools;
 mod outages;
 mod output;
 mod page;

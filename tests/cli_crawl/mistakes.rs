@@ -31,7 +31,7 @@ pub const fn of(
     }
 }
 
-const fn with(
+pub const fn with(
     files: &'static [(&'static str, &'static str)],
     wrong: &'static str,
     says: &'static [&'static str],
@@ -247,8 +247,11 @@ const MISTAKES: &[Mistake] = &[
     ),
     of(
         "crawl URL -np",
-        &["no -np; ", "--allow"],
-        "crawl URL NET --allow /",
+        &[
+            "no -np; ",
+            "https://example.com/docs/ --allow '^https://example\\.com/docs/'",
+        ],
+        "crawl URLdocs/ NET --allow ^http://.*/docs/",
     ),
     of(
         "crawl URL -o out.json",

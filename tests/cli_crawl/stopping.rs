@@ -1,14 +1,18 @@
 //! Ctrl-C and SIGTERM: one shuts down, two end at once; the files are complete in both cases.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::run::{Crawl, text};
+use crate::run::{Crawl, Going, text};
 use crate::server::{Asked, Server, Step, page, reply};
+use crate::terminal::terminal;
 
 /// Pages that take their time, and one that never comes.
 fn web(asked: &Asked) -> Vec<Step> {
@@ -298,4 +302,29 @@ fn unread_sitemaps_are_pending_for_the_next_crawl() {
     // The host's robots.txt names the index again.
     assert_eq!(second.stats()["sitemaps"], SITEMAPS + 1);
     assert_eq!(second.stats()["seeds_bad"], 0);
+}
+
+#[test]
+fn on_a_terminal_a_stop_is_answered_with_what_it_waits_for() {
+    let server = Server::new(|_: &Asked| vec![Step::Hang]);
+    let crawl = Crawl::of(&[&server.url("/")]).aloud();
+    let crawl = crawl.with(&["--stop-grace", "1s"]);
+    let (shown, written) = terminal();
+    let going = Going::start_with_stderr(crawl.command(), crawl.folder(), b"", written.into());
+    let reading = thread::spawn(move || {
+        let mut shown = File::from(shown);
+        let (mut text, mut block) = (String::new(), [0; 4096]);
+        // Once the other side is closed, reading is an error.
+        while let Ok(length @ 1..) = shown.read(&mut block) {
+            text += &String::from_utf8_lossy(&block[..length]);
+        }
+        text
+    });
+    server.wait_for_requests(1);
+    going.signal(Signal::INT);
+    going.wait().expect(3);
+    let text = reading.join().expect("it ends");
+    let line =
+        "stopping: waiting for 1 request in flight, up to 1 s; a second signal stops at once";
+    assert_eq!(text.matches(line).count(), 1, "{text}");
 }

@@ -111,7 +111,7 @@ enum CtlCommand {
     /// has none of its own
     Set {
         /// The scope
-        #[arg(value_parser = scope)]
+        #[arg(value_parser = not_empty())]
         name: String,
         /// Settings as in THROTTLING_SCOPES: delay=2, backoff.max_delay=600; or one JSON object
         #[arg(value_name = "KEY=VALUE")]
@@ -255,19 +255,6 @@ impl From<Ctl> for CtlArgs {
             folder: args.dir,
             job,
         }
-    }
-}
-
-/// The name of a scope, which is not a setting of one.
-fn scope(text: &str) -> Result<String, String> {
-    let is_key = |key: &str| {
-        key.chars()
-            .all(|c| c.is_ascii_lowercase() || "_.".contains(c))
-    };
-    match text.split_once('=') {
-        _ if text.is_empty() => Err("a scope has a name".to_owned()),
-        Some((key, _)) if is_key(key) => Err(format!("it is a setting: write set SCOPE {text}")),
-        _ => Ok(text.to_owned()),
     }
 }
 

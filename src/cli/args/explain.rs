@@ -73,6 +73,14 @@ pub fn explain(error: &clap::Error, args: &[OsString]) -> String {
                 _ => format!("write {flag}"),
             })
         }
+        ErrorKind::TooManyValues => {
+            let flag = context(ContextKind::InvalidArg).and_then(|arg| arg.split(' ').next());
+            let value = context(ContextKind::InvalidValue).unwrap_or("DIR");
+            flag.map(|flag| match flag {
+                "--resume" => format!("write --resume --out {}", quoted(Path::new(value))),
+                flag => format!("write {flag} without a value"),
+            })
+        }
         ErrorKind::WrongNumberOfValues => context(ContextKind::InvalidArg).and_then(of_pair),
         ErrorKind::MissingRequiredArgument if companion(args).is_some() => {
             companion(args).map(|both| format!("write {both}"))

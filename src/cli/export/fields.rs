@@ -157,6 +157,58 @@ impl<'a> Row<'a> {
     }
 }
 
+/// Columns of extracted fields that no line has had so far.
+pub struct Missing {
+    /// As they were given, and as `--extract` names them.
+    columns: Vec<(String, String)>,
+    has_lines: bool,
+}
+
+impl Missing {
+    /// Before the first line. Names that are neither built in nor begin with `fields.` are refused without a line that
+    /// has them.
+    pub fn of(names: &[String]) -> Missing {
+        let extracted = |name: &String| match name.split_once('.') {
+            Some((FIELDS, field)) => Some((name.clone(), field.to_owned())),
+            None if BUILT_IN.contains(&name.as_str()) => Some((name.clone(), name.clone())),
+            _ => None,
+        };
+        Missing {
+            columns: names.iter().filter_map(extracted).collect(),
+            has_lines: false,
+        }
+    }
+
+    /// After a line.
+    pub fn see(&mut self, row: &Row<'_>) {
+        self.has_lines = true;
+        if !self.columns.is_empty()
+            && let Some(found) = row.extracted()
+        {
+            self.columns.retain(|(_, field)| !found.contains(field));
+        }
+    }
+
+    /// What to do about columns that are empty, after the last line.
+    pub fn warning(&self) -> Option<String> {
+        if self.columns.is_empty() || !self.has_lines {
+            return None;
+        }
+        let (named, flags): (Vec<&str>, Vec<String>) = (self.columns.iter())
+            .map(|(name, field)| match BUILT_IN.contains(&field.as_str()) {
+                true => (name.as_str(), format!("--extract {field}")),
+                false => (name.as_str(), format!("--extract {field}=CSS")),
+            })
+            .unzip();
+        let fields = if named.len() == 1 { "field" } else { "fields" };
+        Some(format!(
+            "no line has the {fields} {}: to have what pages have there, crawl with {}",
+            named.join(", "),
+            flags.join(" ")
+        ))
+    }
+}
+
 /// The text that a JSON string is, or the JSON of another value.
 ///
 /// # Errors
@@ -303,6 +355,30 @@ mod tests {
         assert_eq!(value("meta.a.b"), Some("[1]"));
         assert_eq!(value("meta.a.c"), None);
         assert!(Row::parse(b"nonsense").is_err());
+    }
+
+    #[test]
+    fn an_extracted_field_that_no_line_has_is_pointed_out() {
+        let check = |names: &[&str], lines: &[&str], expected: Option<&str>| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let mut missing = Missing::of(&names);
+            for line in lines {
+                missing.see(&Row::parse(line.as_bytes()).expect("JSON"));
+            }
+            let warning = missing.warning();
+            assert_eq!(warning.is_some(), expected.is_some(), "{warning:?}");
+            assert!(
+                warning
+                    .unwrap_or_default()
+                    .ends_with(expected.unwrap_or(""))
+            );
+        };
+        let lines = [r#"{"id": 1}"#, r#"{"id": 2, "fields": {"title": null}}"#];
+        check(&["url", "title", "meta.h1"], &lines, None);
+        check(&["title", "h1"], &lines, Some("crawl with --extract h1"));
+        let both = "crawl with --extract title --extract a=CSS";
+        check(&["title", "fields.a"], &lines[..1], Some(both));
+        check(&["title"], &[], None);
     }
 
     #[test]

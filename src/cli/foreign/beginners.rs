@@ -105,6 +105,22 @@ pub(super) const ROWS: &[Foreign] = &[
     },
     Foreign {
         commands: CRAWL,
+        flags: &[
+            "--max-pages-per-domain",
+            "--pages-per-domain",
+            "--domain-limit",
+        ],
+        cure: "to limit the pages of a domain write -s PAGES_PER_DOMAIN_MAX=N",
+        tries: &["-s PAGES_PER_DOMAIN_MAX=1"],
+    },
+    Foreign {
+        commands: CRAWL,
+        flags: &["--spider"],
+        cure: "pages are fetched whole, and their links with them; to store no bodies write --no-warc",
+        tries: &["--no-warc"],
+    },
+    Foreign {
+        commands: CRAWL,
         flags: &["--contact-email", "--operator-email"],
         cure: "write --contact MAIL-OR-URL",
         tries: &["--contact me@a.test"],

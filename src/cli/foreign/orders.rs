@@ -4,7 +4,7 @@ use std::path::Path;
 
 use argiope::settings::span;
 
-use super::nearest;
+use super::{delay_of_rate, nearest};
 use crate::cli::shell::{in_quotes, quoted, word as quoted_word};
 
 /// The words of `argiope ctl DIR ORDER …`.
@@ -79,6 +79,9 @@ impl<'a> Order<'a> {
     pub fn unexpected(self, argument: &str) -> Option<String> {
         let given = quoted_word(argument);
         let cure = match (self.word, argument) {
+            ("pause" | "resume", "now" | "all" | "crawl") => {
+                format!("write {}", self.line(self.word))
+            }
             ("pause", name) if is_name(name) => {
                 format!(
                     "for one scope write {}",
@@ -152,6 +155,9 @@ impl<'a> Order<'a> {
             // Without a name `default` is about all.
             "example.com" | "default" => name.map_or(part.to_owned(), |name| quoted_word(name)),
             part => match (part.split_once('='), number) {
+                (Some((key @ "delay", _)), Some(number)) if RATES.contains(&word) => {
+                    format!("{key}={}", quoted_word(&delay_of_rate(number)))
+                }
                 (Some((key, _)), Some(number)) => format!("{key}={}", quoted_word(number)),
                 _ => part.to_owned(),
             },
@@ -189,6 +195,21 @@ pub fn limit_of_flag(flag: &str) -> Option<&'static str> {
     Some(name)
 }
 
+/// The limit of this name among those that an order changes.
+pub fn limit_named(setting: &str) -> Option<&'static str> {
+    let others = OTHER_LIMITS.iter().copied();
+    let mut names = LIMITS.iter().map(|(_, name)| *name).chain(others);
+    names.find(|name| name.eq_ignore_ascii_case(setting))
+}
+
+const OTHER_LIMITS: [&str; 5] = [
+    "CONCURRENT_REQUESTS",
+    "BYTES_PER_SECOND_MAX",
+    "CLOSESPIDER_ERRORCOUNT",
+    "PAGES_PER_DOMAIN_MAX",
+    "BYTES_PER_DOMAIN_MAX",
+];
+
 const LIMITS: [(&str, &str); 4] = [
     ("max-pages", "CLOSESPIDER_PAGECOUNT"),
     ("max-pages-per-host", "PAGES_PER_HOST_MAX"),
@@ -210,6 +231,9 @@ fn is_number(word: &str) -> bool {
 fn is_name(word: &str) -> bool {
     !word.is_empty() && !word.starts_with('-')
 }
+
+/// Words whose number is of requests per second.
+const RATES: [&str; 2] = ["rate", "speed"];
 
 /// Words of other programs, and the order that does the same.
 pub(super) const SYNONYMS: &[(&[&str], &str)] = &[

@@ -1,9 +1,62 @@
 //! Short flags of wget and Scrapy for `crawl`, and those of curl with the same letters for `fetch`.
 
-use super::Foreign;
+use std::path::Path;
+
+use super::{Foreign, TRIES, Unknown};
+use crate::cli::shell::quoted;
 
 const CRAWL: &[&str] = &["crawl"];
 const FETCH: &[&str] = &["fetch"];
+
+/// What to write in place of a letter whose meaning the value behind it shows: that of curl or Scrapy, and not that of
+/// wget.
+pub(super) fn of_value(unknown: Unknown<'_>) -> Option<String> {
+    let value = unknown.value?;
+    let is_url = value.starts_with("http://") || value.starts_with("https://");
+    let word = || quoted(Path::new(value));
+    let header = |name: &str| quoted(Path::new(&format!("{name}: {value}")));
+    let is_pair = value.contains('=') && !is_url;
+    match (unknown.command, unknown.flag) {
+        ("crawl" | "fetch", "-b") if is_pair => Some(format!(
+            "for a cookie write -H {}, for those of single hosts --cookies FILE",
+            header("Cookie")
+        )),
+        ("crawl" | "fetch", "-b") if Path::new(value).is_file() => {
+            Some(format!("for a file of cookies write --cookies {}", word()))
+        }
+        ("crawl" | "fetch", "-e") if is_url => {
+            Some(format!("for that header write -H {}", header("Referer")))
+        }
+        ("crawl", "-t") if FORMATS.contains(&value) => Some(format!(
+            "result lines are JSON, in DIR/results.jsonl of --out DIR; for a table write `argiope export DIR --csv \
+             url status` behind the crawl (got {value})"
+        )),
+        ("crawl", "-a") if is_pair => Some(match value.split_once('=') {
+            Some(("start_url" | "start_urls" | "url" | "urls", urls)) => {
+                let urls = urls.replace(',', " ");
+                format!("URLs need no flag: write {urls}")
+            }
+            _ => format!(
+                "there is no spider with an argument {}: leave it out; a setting is written -s NAME=VALUE, as in -s \
+                 RETRY_TIMES=2",
+                word()
+            ),
+        }),
+        _ => None,
+    }
+}
+
+/// What Scrapy's `-t` names.
+const FORMATS: [&str; 8] = [
+    "json",
+    "jsonl",
+    "jsonlines",
+    "jl",
+    "csv",
+    "xml",
+    "pickle",
+    "marshal",
+];
 
 /// Each letter, for `crawl` and for `fetch`.
 pub(super) const ROWS: &[Foreign] = &[
@@ -46,7 +99,7 @@ pub(super) const ROWS: &[Foreign] = &[
     Foreign {
         commands: CRAWL,
         flags: &["-t"],
-        cure: "write -s RETRY_TIMES=RETRIES, one less than the tries",
+        cure: TRIES,
         tries: &["-s RETRY_TIMES=2"],
     },
     Foreign {

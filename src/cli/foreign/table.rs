@@ -1,6 +1,6 @@
 //! The table of flags of other programs. A test parses each cure, with the value of its setting.
 
-use super::{Foreign, TWO_PER_SECOND};
+use super::{Foreign, TRIES, TWO_PER_SECOND};
 
 const CRAWL: &[&str] = &["crawl"];
 const FETCH: &[&str] = &["fetch"];
@@ -194,7 +194,7 @@ pub(super) const ROWS: &[Foreign] = &[
     Foreign {
         commands: BOTH,
         flags: &["--tries"],
-        cure: "write -s RETRY_TIMES=RETRIES, one less than the tries",
+        cure: TRIES,
         tries: &["-s RETRY_TIMES=2"],
     },
     Foreign {
@@ -236,8 +236,9 @@ pub(super) const ROWS: &[Foreign] = &[
     Foreign {
         commands: CRAWL,
         flags: &["--no-parent", "-np"],
-        cure: "to stay in a folder write --allow with its URL as expression: --allow '^https://example\\.com/docs/'",
-        tries: &["--allow ^https://example\\.com/docs/"],
+        cure: "to stay in a folder write its URL with the slash at its end, and --allow with the same as expression: \
+               https://example.com/docs/ --allow '^https://example\\.com/docs/'",
+        tries: &["https://example.com/docs/ --allow ^https://example\\.com/docs/"],
     },
     Foreign {
         commands: CRAWL,

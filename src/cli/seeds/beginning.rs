@@ -17,6 +17,8 @@ pub enum Content {
     JsonObjects(Objects),
     /// A JSON array of something else, or of what is not read yet.
     JsonArray,
+    /// The result lines of a crawl.
+    Results,
     /// A JSON object that begins with a line of its brace alone.
     JsonObject(Objects),
     /// UTF-16 with a byte order mark.
@@ -88,6 +90,10 @@ impl Content {
             },
             b'{' => {
                 let line = rest.split(|byte| *byte == b'\n').next()?;
+                let has = |key: &[u8]| line.windows(key.len()).any(|part| part == key);
+                if RESULT_KEYS.iter().all(|key| has(key)) {
+                    return Some(Content::Results);
+                }
                 let is_alone = line.trim_ascii().is_empty() && line.len() < rest.len();
                 is_alone.then(|| Content::JsonObject(Objects::of(text)))
             }
@@ -119,6 +125,7 @@ impl Content {
     pub fn name(self) -> &'static str {
         match self {
             Content::JsonTexts | Content::JsonObjects(_) | Content::JsonArray => "a JSON array",
+            Content::Results => "a file of result lines",
             Content::JsonObject(_) => "a JSON object over several lines",
             Content::Utf16 => "text in UTF-16",
             Content::Html => "an HTML page",
@@ -141,6 +148,14 @@ impl Content {
             Content::JsonTexts => piped("jq -r '.[]' {}"),
             Content::JsonObjects(objects) => objects.advice(origin, ".[]"),
             Content::JsonArray => piped("jq -c '.[]' {}"),
+            Content::Results => match origin.path {
+                Some(path) if path.ends_with("results.jsonl") => {
+                    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                    let folder = quoted(folder.unwrap_or(Path::new(".")));
+                    format!("write argiope export {folder} --csv url | {}", origin.reader)
+                }
+                _ => piped("jq -r .url {}"),
+            },
             Content::JsonObject(objects) => objects.advice(origin, "."),
             Content::Utf16 => piped("iconv -f UTF-16 -t UTF-8 {}"),
             Content::Html | Content::Markup => {
@@ -273,6 +288,9 @@ const BINARY_SEEN: usize = 512;
 /// Where the header of a tar archive has its magic.
 const TAR_MAGIC_AT: usize = 257;
 
+/// Keys that each result line has, and no seeds line.
+const RESULT_KEYS: [&[u8]; 3] = [b"\"id\":", b"\"final\":", b"\"attempt\":"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,6 +328,8 @@ mod tests {
             b"{\n  \"url\": \"a.te",
             Some(Content::JsonObject(Objects::Other)),
         );
+        let line = b"{\"id\":1,\"final\":true,\"url\":\"http://a.test/\",\"attempt\":1}\n";
+        check(line, Some(Content::Results));
         check(b"\xff\xfeh\0t\0", Some(Content::Utf16));
         check(b"\xfe\xff\0h\0t", Some(Content::Utf16));
         check(b"\n<!DOCTYPE html><title>", Some(Content::Html));

@@ -204,7 +204,7 @@ impl Form for Codes {
     }
 }
 
-/// The pattern for what `*.ending` means in a shell.
+/// The end of URLs that `*.ending` means in a shell, as a pattern without its `$`.
 fn glob(text: &str) -> Option<String> {
     let ending = text.strip_prefix("*.")?;
     let is_plain = |part: &str| {
@@ -214,7 +214,7 @@ fn glob(text: &str) -> Option<String> {
                 .all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
     };
     let parts: Vec<&str> = ending.split('.').collect();
-    (parts.iter().all(|part| is_plain(part))).then(|| format!("[.]{}$", parts.join("[.]")))
+    (parts.iter().all(|part| is_plain(part))).then(|| format!("[.]{}", parts.join("[.]")))
 }
 
 /// Regular expressions. Text is one pattern, because patterns may contain commas.
@@ -225,29 +225,50 @@ impl Form for Patterns {
     const KIND: &'static str = "list of regular expressions";
 
     fn read(value: &Value) -> Result<Vec<Regex>, Problem> {
-        let one = |value: &Value| {
-            let text = text(value)?;
-            Regex::new(text).map_err(|error| {
-                let error = error.to_string();
-                let reason = error.lines().last().unwrap_or_default().trim();
-                let reason = reason.trim_start_matches("error: ");
-                let mend = match glob(text) {
-                    Some(pattern) => format!("in place of {text} write {pattern}"),
-                    None => format!("correct the pattern: {reason}"),
-                };
-                wrong(value, "not a valid regular expression", mend)
-            })
-        };
-        match value {
-            Value::Array(items) => items.iter().map(one).collect(),
-            // Empty text is an empty list; as a pattern it would match every URL.
-            Value::String(text) if text.is_empty() => Ok(Vec::new()),
-            _ => Ok(vec![one(value)?]),
-        }
+        patterns(value, |ending| format!("{ending}$"))
     }
 
     fn write(of: &Vec<Regex>) -> Value {
         of.iter().map(Regex::as_str).collect::<Vec<_>>().into()
+    }
+}
+
+/// The same, of the URLs that are fetched. Seeds and pages with links are among them.
+pub(super) struct AllowedPatterns;
+
+impl Form for AllowedPatterns {
+    type Of = Vec<Regex>;
+    const KIND: &'static str = Patterns::KIND;
+
+    fn read(value: &Value) -> Result<Vec<Regex>, Problem> {
+        patterns(value, |ending| format!("'(/|[.]html?|{ending})$'"))
+    }
+
+    fn write(of: &Vec<Regex>) -> Value {
+        Patterns::write(of)
+    }
+}
+
+/// Reads patterns. `of_ending`: what is meant by `*.ending`.
+fn patterns(value: &Value, of_ending: fn(&str) -> String) -> Result<Vec<Regex>, Problem> {
+    let one = |value: &Value| {
+        let text = text(value)?;
+        Regex::new(text).map_err(|error| {
+            let error = error.to_string();
+            let reason = error.lines().last().unwrap_or_default().trim();
+            let reason = reason.trim_start_matches("error: ");
+            let mend = match glob(text) {
+                Some(ending) => format!("in place of {text} write {}", of_ending(&ending)),
+                None => format!("correct the pattern: {reason}"),
+            };
+            wrong(value, "not a valid regular expression", mend)
+        })
+    };
+    match value {
+        Value::Array(items) => items.iter().map(one).collect(),
+        // Empty text is an empty list; as a pattern it would match every URL.
+        Value::String(text) if text.is_empty() => Ok(Vec::new()),
+        _ => Ok(vec![one(value)?]),
     }
 }
 

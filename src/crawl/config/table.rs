@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::choices::{
-    Codes, CookieFile, Cookies, ExtractForm, Flag, JitterForm, LineCompression, Maybe, NotFlag,
-    OneOf, Patterns,
+    AllowedPatterns, Codes, CookieFile, Cookies, ExtractForm, Flag, JitterForm, LineCompression,
+    Maybe, NotFlag, OneOf, Patterns,
 };
 use super::error::{Problem, nearest};
 use super::form::Form;
@@ -289,7 +289,7 @@ static TABLE: &[Setting] = &[
         "bytes received from one registrable domain, robots.txt included, after which nothing more is requested from it; 0: no limit").live(),
     row!("PAGES_PER_HOST_MAX", Whole<u32, 0>, frontier.pages_per_host_max,
         "maximum pages of one host; 0: no limit").live(),
-    row!("ALLOW", Patterns, frontier.allow,
+    row!("ALLOW", AllowedPatterns, frontier.allow,
         "a URL must match one of these; empty: no restriction").live(),
     row!("DENY", Patterns, frontier.deny,
         "a URL must match none of these").live(),

@@ -216,11 +216,14 @@ impl<I: Io> Core<I> {
         let reached = [
             (
                 self.frontier.is_page_limit_reached(),
-                "CLOSESPIDER_PAGECOUNT",
+                "--max-pages (CLOSESPIDER_PAGECOUNT)",
             ),
             (self.has_failed_too_often(), "CLOSESPIDER_ERRORCOUNT"),
-            (self.has_received_all(), "CLOSESPIDER_BYTECOUNT"),
-            (is_over, "CLOSESPIDER_TIMEOUT"),
+            (
+                self.has_received_all(),
+                "--max-bytes (CLOSESPIDER_BYTECOUNT)",
+            ),
+            (is_over, "--max-time (CLOSESPIDER_TIMEOUT)"),
         ];
         for (_, name) in reached.iter().filter(|(is_reached, _)| *is_reached) {
             log::warn!(

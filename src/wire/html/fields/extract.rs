@@ -51,6 +51,35 @@ use crate::wire::charset::Detection;
 #[derive(Debug)]
 pub(super) struct Selectors(Vec<Field>);
 
+/// What is wrong with a selector.
+const fn words_of(kind: &SelectorParseErrorKind) -> &'static str {
+    match kind {
+        SelectorParseErrorKind::ClassNeedsIdent => "a dot without the name of a class behind it",
+        SelectorParseErrorKind::EmptySelector => "a part of it is empty",
+        SelectorParseErrorKind::DanglingCombinator => "nothing stands behind its >, + or ~",
+        SelectorParseErrorKind::NoQualifiedNameInAttributeSelector
+        | SelectorParseErrorKind::InvalidQualNameInAttr => {
+            "brackets without the name of an attribute"
+        }
+        SelectorParseErrorKind::UnexpectedTokenInAttributeSelector
+        | SelectorParseErrorKind::ExpectedBarInAttr => {
+            "something unexpected stands in its brackets"
+        }
+        SelectorParseErrorKind::BadValueInAttr => "the value in its brackets needs quotation marks",
+        SelectorParseErrorKind::NoIdentForPseudo
+        | SelectorParseErrorKind::PseudoElementExpectedColon
+        | SelectorParseErrorKind::PseudoElementExpectedIdent => "a colon without a name behind it",
+        SelectorParseErrorKind::UnsupportedPseudoClassOrElement => {
+            "a pseudo-class that is not known"
+        }
+        SelectorParseErrorKind::ExpectedNamespace
+        | SelectorParseErrorKind::ExplicitNamespaceUnexpectedToken => {
+            "a namespace, which pages do not have"
+        }
+        _ => "something unexpected stands in it",
+    }
+}
+
 #[derive(Debug)]
 struct Field {
     selector: SelectorList<Simple>,
@@ -121,7 +150,7 @@ impl Selectors {
                 Err(error) => {
                     let reason = match SelectorErrorKind::from(error) {
                         SelectorErrorKind::UnexpectedSelectorParseError(kind) => {
-                            format!("{kind:?}")
+                            words_of(&kind).to_owned()
                         }
                         other => other.to_string(),
                     };
