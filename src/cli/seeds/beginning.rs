@@ -150,9 +150,14 @@ impl Content {
             Content::JsonArray => piped("jq -c '.[]' {}"),
             Content::Results => match origin.path {
                 Some(path) if path.ends_with("results.jsonl") => {
-                    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                    let folder = path
+                        .parent()
+                        .filter(|folder| !folder.as_os_str().is_empty());
                     let folder = quoted(folder.unwrap_or(Path::new(".")));
-                    format!("write argiope export {folder} --csv url | {}", origin.reader)
+                    format!(
+                        "write argiope export {folder} --csv url | {}",
+                        origin.reader
+                    )
                 }
                 _ => piped("jq -r .url {}"),
             },
