@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use argiope::Request;
-use serde_json::Value;
 
 use super::Usage;
 use super::args::filters::is_named_as_lines;
@@ -58,26 +57,6 @@ pub fn check_seeds(files: &[PathBuf]) -> Result<(), Usage> {
         ))),
         None => Ok(()),
     }
-}
-
-/// Refuses a login in the place of its host. The password is not shown.
-pub fn check_login_of_host(hosts: &Value) -> Result<(), Usage> {
-    let mut entries = hosts.as_object().into_iter().flatten();
-    let swapped = entries.find_map(|(host, own)| {
-        let (_, port) = (host.rsplit_once(':')).filter(|_| !host.contains(['/', '[']))?;
-        let user = own.get("user")?.as_str()?;
-        let is_login = port.parse::<u16>().is_err() || !user.contains(':');
-        is_login.then_some(user)
-    });
-    let Some(user) = swapped else {
-        return Ok(());
-    };
-    // What stands in the other place is shown only if it is no login.
-    let is_host = !user.contains([':', '@']) && user.contains('.');
-    let host = if is_host { user } else { "HOST" };
-    Err(Usage(format!(
-        "--user-for: its first word is a login, and no host; write --user-for {host} NAME:PASSWORD"
-    )))
 }
 
 /// What continues the crawl in a directory.
@@ -262,29 +241,6 @@ mod tests {
         check("http://a.json/", Given::Crawl, None);
         let behind = |flag| output_named("links.jsonl", Some(flag), Given::Crawl);
         assert!(behind("--links").is_some_and(|text| text.contains("links.jsonl in --out DIR")));
-    }
-
-    #[test]
-    fn a_login_before_its_host_is_refused_without_the_password() {
-        let check = |host: &str, user: &str, expected: Option<&str>| {
-            let mut hosts = serde_json::Map::new();
-            hosts.insert(host.to_owned(), serde_json::json!({"user": user}));
-            match (check_login_of_host(&hosts.into()), expected) {
-                (Ok(()), None) => {}
-                (Err(Usage(text)), Some(host)) => {
-                    assert!(text.ends_with(&format!("{host} NAME:PASSWORD")), "{text}");
-                    assert!(!text.contains("secret"), "{text}");
-                }
-                (found, _) => panic!("{host} {user}: {found:?}"),
-            }
-        };
-        check("ann:secret", "login.test", Some("login.test"));
-        check("ann:1234", "login.test", Some("login.test"));
-        check("ann:secret", "bob:secret", Some("HOST"));
-        check("a.test:81", "ann:secret", None);
-        check("https://a.test:8443", "ann:secret", None);
-        check("a.test", "ann:secret", None);
-        check("a.test", "ann", None);
     }
 
     #[test]

@@ -158,7 +158,7 @@ const MISTAKES: &[Mistake] = &[
         ],
         "crawl URL --config c.toml",
         &[
-            "c.toml:1: DELAY: unknown setting",
+            "c.toml:1: delay: unknown setting",
             "in a file DOWNLOAD_DELAY",
         ],
         "crawl URL NET --config d.toml",

@@ -123,16 +123,31 @@ fn pending_jsonl_given_to_a_crawl_that_is_resumed_is_kept_for_the_next_resume() 
 fn an_output_file_that_a_resumed_crawl_continues_is_refused_as_seeds() {
     let server = server();
     let crawl = left_off(&server);
-    let args = ["--resume", "--seeds", "out/results.jsonl"];
-    let refused = crawl_in(crawl.folder(), &args);
-    check_refused(
-        &refused,
-        &[
-            "out/results.jsonl",
-            "is an output file of this crawl",
-            "copy it",
-        ],
+    let warcs = fs::read_dir(crawl.folder().join("out/warc")).expect("WARC files");
+    let mut names = warcs.map(|warc| warc.expect("a file").file_name());
+    let is_archive = |name: &String| name.ends_with(".warc.gz");
+    let archive = names.find_map(|name| name.into_string().ok().filter(is_archive));
+    let archive = format!("out/warc/{}", archive.expect("there is one"));
+    for (file, part) in [
+        (archive.as_str(), "is an output file of this crawl"),
+        ("out/results.jsonl", "is a file of result lines"),
+    ] {
+        let refused = crawl_in(crawl.folder(), &["--resume", "--seeds", file]);
+        check_refused(&refused, &[file, part]);
+    }
+    // Nor is one of them without result lines.
+    let results = crawl.folder().join("out/results.jsonl");
+    fs::write(results, "http://a.test/\n").expect("it can be written");
+    let refused = crawl_in(
+        crawl.folder(),
+        &["--resume", "--seeds", "out/results.jsonl"],
     );
+    let parts = [
+        "out/results.jsonl",
+        "is an output file of this crawl",
+        "copy it",
+    ];
+    check_refused(&refused, &parts);
 }
 
 #[test]
