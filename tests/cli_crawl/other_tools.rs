@@ -116,7 +116,7 @@ const MISTAKES: &[Mistake] = &[
         "crawl NET --seeds results.jsonl",
         &[
             "is a file of result lines",
-            "argiope export . --csv url > urls.txt",
+            "argiope export . --csv url | argiope crawl --seeds -",
         ],
         "export . --csv url -o urls.txt && crawl NET --seeds urls.txt",
     ),
