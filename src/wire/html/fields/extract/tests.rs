@@ -112,7 +112,8 @@ fn a_selector_that_cannot_be_used_is_refused() {
     };
     refused("x=p[", "cannot be read");
     refused("x=p >", "cannot be read");
-    refused("x=a:checked", "PseudoClass");
+    refused("x=a:checked", "a pseudo-class that is not known");
+    refused("x=..a", "a dot without the name of a class");
     refused("x=div:has(p)", ":has()");
     refused("x=div:HAS(p)", ":has()");
     refused(r"x=div:h\61s(p)", "cannot be read");
