@@ -12,9 +12,10 @@ use crate::crawl::{Crawler, Turn};
 use crate::io::sim::{Origins, Sim};
 
 /// A crawl of one page, and the page's number. Its time limit is 5 s, and its disk is full from 2.5 s to
-/// 60 s, when the remaining lines are written.
+/// 60 s, when the remaining lines are written: within the grace.
 fn crawl(origins: Origins) -> (Crawler<Sim>, u64) {
     let config = Config::default().with("CLOSESPIDER_TIMEOUT", 5);
+    let config = config.and_then(|config| config.with("STOP_GRACE", 90));
     let mut crawler = crawl_of(origins, config.expect("a setting"));
     let id = crawler.submit(get(1, 0)).expect("it is a URL");
     (crawler, id)
