@@ -230,8 +230,8 @@ pub struct Crawl {
     /// Stop after this time (30s, 10m, 2h) of all runs; --resume with a longer one continues; 0: no limit
     #[arg(long, value_name = "D", allow_negative_numbers = true, help_heading = LIMITS)]
     max_time: Option<String>,
-    /// Stop after so many bytes (100MB) over the wire, of all runs; replies in flight are cut then, and --resume with
-    /// more fetches them again; 0: no limit
+    /// Stop after so many bytes (100MB) over the wire, of all runs; what arrives at that moment from the
+    /// requests in flight comes on top. Their replies are cut, and --resume with more fetches them again; 0: no limit
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true, help_heading = LIMITS)]
     max_bytes: Option<String>,
     /// Cut bodies after this size [default: 10MiB]

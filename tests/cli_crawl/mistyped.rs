@@ -311,6 +311,11 @@ fn words_that_are_no_orders_are_answered_with_the_orders_that_are() {
         ),
         ("frobnicate", "the orders are status, scopes, queues"),
         (
+            "pause 10m",
+            "pause does not take \"10m\"; a pause has no end of its own; write argiope ctl out pause, and later argiope ctl \
+             out resume",
+        ),
+        (
             "pause a.test",
             "pause does not take \"a.test\"; for one scope write argiope ctl out hold a.test 1h",
         ),

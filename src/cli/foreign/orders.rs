@@ -82,6 +82,10 @@ impl<'a> Order<'a> {
             ("pause" | "resume", "now" | "all" | "crawl") => {
                 format!("write {}", self.line(self.word))
             }
+            ("pause", span) if is_number(span) => {
+                let (now, later) = (self.line("pause"), self.line("resume"));
+                format!("a pause has no end of its own; write {now}, and later {later}")
+            }
             ("pause", name) if is_name(name) => {
                 format!(
                     "for one scope write {}",
