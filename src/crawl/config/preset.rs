@@ -39,8 +39,8 @@ pub(super) fn find(name: &str) -> Result<&'static Preset, Problem> {
 static PRESETS: &[Preset] = &[
     Preset {
         name: "polite",
-        meaning: "one site whose operator does not know of the crawl: one request at a time, a second apart or more, \
-                  by its latency",
+        meaning: "one site whose operator does not know of the crawl: one request at a time, a second apart on average, or \
+                  more by its latency",
         values: &[
             ("DOWNLOAD_DELAY", "1"),
             ("CONCURRENT_REQUESTS_PER_DOMAIN", "1"),
