@@ -1,6 +1,6 @@
 //! `argiope ctl`: asks a running crawl, and gives it orders, by the socket in its directory.
 
-mod strangers;
+mod notes;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read as _, Write as _};
@@ -147,7 +147,7 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
         check_scope(&args.folder, name, settings)?;
     }
     // Asked before the order, which may make one.
-    let notes = strangers::notes(&client, &args.job);
+    let notes = notes::of_order(&client, &args.job);
     let reply = match args.job {
         Job::Status => client.get("/v1/status")?,
         Job::Scopes {

@@ -73,8 +73,8 @@ pub fn unused(config: &Config, variable: impl Fn(&str) -> Option<String>) -> Opt
         .find(is_set)
         .filter(|_| !has_choice && !is_excepted)?;
     Some(format!(
-        "the variable {name} is not used, and requests go directly: --proxy env uses it; -s 'NO_PROXY=*' is \
-         without a proxy and this line"
+        "the variable {name} is not used, and requests go directly; to use it write --proxy env, to \
+         hide this hint -s 'NO_PROXY=*'"
     ))
 }
 

@@ -404,17 +404,17 @@ fn orders_that_changed_nothing_are_reported() {
     };
     report(&["hold", "a.test", "2020-01-31T18:00:00Z"], "is not held");
     report(&["include", "a.test"], "was not excluded");
-    let later = "no scope is named \"a.test\" now; what is ordered holds for those that come";
+    let later = "no scope is named \"a.test\" now; the order holds for those that come later";
     let reply = noted(folder, &["hold", "a.test", "1h"], later);
     assert!(reply["settings"]["hold_until"].is_string(), "{reply}");
     noted(folder, &["set", "a.test", "delay=2"], later);
-    let unchanged = "no scope is named \"a.test\" now; nothing that is sent now has changed";
+    let unchanged = "no scope is named \"a.test\" now; no pace has changed";
     noted(folder, &["unset", "a.test"], unchanged);
     noted(folder, &["release", "a.test"], unchanged);
     noted(folder, &["forget", "A.test"], "nothing was learned of one");
     noted(folder, &["cancel", "a.test"], "no request was cancelled");
     noted(folder, &["decisions", "a.test"], "it has no decisions");
-    let of_pattern = "no scope that was sent to fits \"*.b.test\" now";
+    let of_pattern = "no scope in use matches \"*.b.test\" now";
     noted(folder, &["set", "*.b.test", "delay=2"], of_pattern);
     // One of another name is there.
     let scope = format!("; there is 127.0.0.1:{}", server.port());

@@ -345,6 +345,6 @@ fn long_timeouts_and_unused_proxies_are_pointed_out() {
     assert!(err.contains(timeout), "{err}");
     let proxy = "the variable http_proxy is not used";
     assert_eq!(err.matches(proxy).count(), 1, "{err}");
-    assert!(err.contains("--proxy env uses it"), "{err}");
+    assert!(err.contains("to use it write --proxy env"), "{err}");
     assert!(!start(&["-s", "NO_PROXY=*"]).contains(proxy));
 }

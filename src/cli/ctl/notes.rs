@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::{Client, Job, encoded};
 
-/// What is to be known of the names in an order. Nothing if the crawl cannot be asked now.
-pub fn notes(client: &Client<'_>, job: &Job) -> Vec<String> {
-    const LATER: &str = "what is ordered holds for those that come";
+/// A note for each name in an order that the running crawl does not have. None if it does not answer.
+pub fn of_order(client: &Client<'_>, job: &Job) -> Vec<String> {
+    const LATER: &str = "the order holds for those that come later";
     let of_scope = |name: &str, effect: &str| -> Vec<String> {
         note_of_scope(client, name, effect).into_iter().collect()
     };
@@ -31,9 +31,9 @@ pub fn notes(client: &Client<'_>, job: &Job) -> Vec<String> {
     }
 }
 
-const NOTHING: &str = "nothing that is sent now has changed";
+const NOTHING: &str = "no pace has changed";
 
-/// A note if no scope in use has this name, or fits this pattern. `effect`: what the order does nevertheless.
+/// A note if no scope in use has this name, or matches this pattern. `effect`: what the order does nevertheless.
 fn note_of_scope(client: &Client<'_>, name: &str, effect: &str) -> Option<String> {
     let name = name.to_lowercase();
     if name == "default" {
@@ -41,7 +41,7 @@ fn note_of_scope(client: &Client<'_>, name: &str, effect: &str) -> Option<String
     }
     if name.contains('*') {
         let known = scopes(client, &name)?;
-        let note = format!("no scope that was sent to fits {name:?} now; {effect}");
+        let note = format!("no scope in use matches {name:?} now; {effect}");
         return known.is_empty().then_some(note);
     }
     let (status, _) = client
@@ -74,7 +74,7 @@ fn note_of_host(client: &Client<'_>, name: &str, effect: &str) -> Option<String>
     (status == 200 && !is_known).then(note)
 }
 
-/// Some scopes that something was sent under and that fit a pattern.
+/// Some scopes in use that match a pattern.
 fn scopes(client: &Client<'_>, pattern: &str) -> Option<Vec<String>> {
     let path = format!("/v1/scopes?limit={NAMED}&match={}", encoded(pattern));
     let (status, reply) = client.exchange("GET", &path, b"").ok()?;
