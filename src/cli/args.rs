@@ -674,7 +674,8 @@ impl From<Export> for ExportArgs {
         ExportArgs {
             folder: args.dir,
             format,
-            fields,
+            // As in a list that has spaces behind its commas.
+            fields: fields.iter().map(|name| name.trim().to_owned()).collect(),
             all: args.all,
             replied: args.replied,
             out: args.out,

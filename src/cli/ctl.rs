@@ -145,6 +145,9 @@ pub fn run(args: CtlArgs) -> anyhow::Result<i32> {
     }
     if let Job::Set { name, settings } = &args.job {
         check_scope(&args.folder, name, settings)?;
+        settings
+            .iter()
+            .try_for_each(|setting| check_setting(&args.folder, setting))?;
     }
     // Asked before the order, which may make one.
     let notes = notes::of_order(&client, &args.job);
@@ -298,6 +301,20 @@ fn check_scope(folder: &Path, name: &str, settings: &[String]) -> Result<(), Usa
     };
     Err(Usage(format!(
         "{name:?} stands where set takes the name of a scope; {cure}"
+    )))
+}
+
+/// Refuses a limit of the crawl among the settings of a scope.
+fn check_setting(folder: &Path, setting: &str) -> Result<(), Usage> {
+    let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+    let Some(limit) = limit_of_flag(name).or_else(|| limit_named(name)) else {
+        return Ok(());
+    };
+    let order = format!("limits {}={value}", limit.to_ascii_lowercase());
+    Err(Usage(format!(
+        "{setting:?} is a limit of the crawl and no setting of a scope; write argiope ctl {} {}",
+        quoted(folder),
+        order.trim_end_matches('=')
     )))
 }
 

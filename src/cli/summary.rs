@@ -91,7 +91,7 @@ pub fn summary(stats: &Stats, progress: &Progress, pacing: &PaceReport, verbose:
     line(&mut out, "lateness", &spread(&stats.lateness));
     line(
         &mut out,
-        "slowest",
+        "slowest (mean)",
         &scopes(stats.slowest_scopes(SCOPES_RANKED), |tally| {
             tally.latency_mean().map_or_else(String::new, span)
         }),

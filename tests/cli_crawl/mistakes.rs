@@ -349,7 +349,10 @@ const MISTAKES: &[Mistake] = &[
     ),
     of(
         "crawl URL -H nothing",
-        &["--header: ", "write it as \"Name: value\""],
+        &[
+            "--header: a header has no colon",
+            "write it as \"Name: value\"",
+        ],
         "crawl URL NET -H Name:value",
     ),
     of(
@@ -359,7 +362,7 @@ const MISTAKES: &[Mistake] = &[
     ),
     of(
         "crawl URL --proxy p.test:3128",
-        &["--proxy: invalid proxy", "write http://host:port"],
+        &["--proxy: invalid proxy", "write http://p.test:3128"],
         "settings --proxy http://p.test:3128 PROXY",
     ),
     of(

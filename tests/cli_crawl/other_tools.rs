@@ -216,6 +216,11 @@ fn settings_where_an_order_takes_a_scope_are_answered_with_the_order() {
             "write argiope ctl out limits closespider_pagecount=5\n",
         ),
         (
+            "set a.test delay=2 max-pages=3",
+            "\"max-pages=3\" is a limit of the crawl and no setting of a scope; write argiope ctl out limits \
+             closespider_pagecount=3\n",
+        ),
+        (
             "set RETRY_TIMES=5",
             "the file of --config, and write argiope ctl out reload\n",
         ),

@@ -232,6 +232,10 @@ fn fields_of_all_result_lines_are_exported_as_csv() {
     check_refused(&export(&["id", "-o", "a.csv"]), &["a.csv", "not replaced"]);
     assert_eq!(fs::read_to_string(&file).expect("it is kept"), expected);
     check_refused(&export(&["id", "colour"]), &["colour", "content_type"]);
+    let spaced = export(&["id, url"]).expect(0);
+    assert_eq!(spaced.out.lines().next(), Some("id,url"));
+    let near = export(&["statsu"]);
+    check_refused(&near, &["did you mean status?"]);
     let none = Going::start(&["export", ".", "--csv", "id"], &folder, b"").wait();
     check_refused(&none, &["has no results.jsonl"]);
     // Damaged lines are left out.

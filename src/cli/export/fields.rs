@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::AddError;
 use crate::cli::Usage;
+use crate::cli::foreign::nearest;
 
 /// A column: keys from the outside in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,15 @@ impl Field {
         let known = KEYS.iter().find(|(key, _)| *key == keys[0]);
         let Some((key, shape)) = known else {
             let all: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+            let others = extracted.iter().map(String::as_str);
+            let others = others.chain(BUILT_IN.iter().copied());
+            if let Some(near) = near(&keys[0], all.iter().copied().chain(others)) {
+                let meant = name.replacen(&keys[0], near, 1);
+                return Err(Usage(format!(
+                    "{name:?} is no field of a result line; did you mean {meant}? For one that is still to come give \
+                     {FIELDS}.{name}"
+                )));
+            }
             let extracted = match extracted {
                 [] => "no result line has other fields (crawl --extract NAME=CSS)".to_owned(),
                 all => format!("this crawl extracted {}", all.join(", ")),
@@ -90,6 +100,16 @@ impl Field {
             Shape::Any => format!("{name:?} is no field"),
         }))
     }
+}
+
+/// The field that a name means which is none: one with almost the same letters, or what other programs call so.
+fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = name.to_ascii_lowercase().replace(['-', ' '], "_");
+    let mut synonyms = SYNONYMS.iter();
+    let synonym = synonyms.find(|(words, _)| words.contains(&plain.as_str()));
+    synonym
+        .map(|(_, key)| *key)
+        .or_else(|| nearest(&plain, known))
 }
 
 /// Whether a name can only be that of what the crawl extracted.
@@ -337,6 +357,40 @@ const KEYS: &[(&str, Shape)] = &[
     ("meta", Shape::Any),
 ];
 
+/// What other programs call fields of a result.
+const SYNONYMS: &[(&[&str], &str)] = &[
+    (
+        &[
+            "status_code",
+            "http_status",
+            "http_code",
+            "response_code",
+            "code",
+        ],
+        "status",
+    ),
+    (&["uri", "link", "address", "location", "page"], "url"),
+    (&["ip", "remote_ip", "server_ip", "remote_addr"], "remote"),
+    (
+        &["size", "length", "content_length", "size_download", "bytes"],
+        "bytes_body",
+    ),
+    (&["mime", "mime_type", "mimetype"], "content_type"),
+    (&["time", "date", "timestamp", "fetch_time"], "started"),
+    (
+        &["duration", "elapsed", "time_total", "total_time"],
+        "ended",
+    ),
+    (&["ttfb", "time_starttransfer"], "first_byte"),
+    (&["download_latency", "response_time"], "latency"),
+    (&["redirect_url", "final_url"], "redirect"),
+    (&["referer", "referrer", "source"], "parent"),
+    (&["hash", "sha1", "checksum"], "digest"),
+    (&["exception", "failure", "reason"], "error.kind"),
+    (&["retries", "retry_times"], "attempt"),
+    (&["host", "domain"], "scopes"),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,7 +444,7 @@ mod tests {
                 "{message}"
             );
         };
-        check("statuss", "content_type");
+        check("colour", "content_type");
         check("", "url");
         check("error.kinds", "error.code");
         check("error.kind.x", "error.code");
@@ -419,11 +473,11 @@ mod tests {
             assert!(message.contains(part), "{message}");
         };
         check(
-            "titel",
+            "colour",
             &extracted,
             "this crawl extracted price, title, url",
         );
-        check("titel", &[], "fields.titel");
+        check("colour", &[], "fields.colour");
         check("fields.a b", &[], "fields.NAME");
         check("fields.a.b", &[], "fields.NAME");
     }
@@ -458,6 +512,29 @@ mod tests {
             let expected = format!("; write {key}_text=.{key}");
             assert!(nameless.to_string().ends_with(&expected), "{nameless}");
         }
+    }
+
+    #[test]
+    fn a_field_that_is_almost_written_or_called_so_elsewhere_is_named() {
+        let check = |name: &str, expected: &str| {
+            let Usage(what) = Field::parse(name, &["price".to_owned()]).expect_err(name);
+            assert!(
+                what.contains(&format!("did you mean {expected}?")),
+                "{what}"
+            );
+            Field::parse(expected, &["price".to_owned()]).expect("the cure is a field");
+        };
+        check("statsu", "status");
+        check("Status", "status");
+        check("content-type", "content_type");
+        check("eror.kind", "error.kind");
+        check("pricee", "price");
+        check("titel", "title");
+        for (words, key) in SYNONYMS {
+            words.iter().for_each(|word| check(word, key));
+        }
+        let Usage(what) = Field::parse("nonsense", &[]).expect_err("it is unknown");
+        assert!(what.contains("give one of id, parent"), "{what}");
     }
 
     #[test]

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::error::{Problem, UNKNOWN_KEY, nearest};
-use super::form::{Form, text};
-use super::net::{Agent, Headers};
+use super::form::Form;
+use super::net::{Agent, Headers, RouteForm};
 use super::quantity::{Bytes, Whole};
 use super::scopes::{is_key_of_scopes, object};
 use crate::frontier::host_settings::{HostSettings, HostTable};
 use crate::wire::login::{Login, LoginInvalid};
-use crate::wire::proxy::{ProxyError, Route};
+use crate::wire::proxy::Route;
 use crate::wire::url::CrawlUrl;
 
 /// A user name and a password.
@@ -165,14 +165,10 @@ fn write_entry(own: &HostSettings) -> Value {
 }
 
 fn read_route(value: &Value) -> Result<Route, Problem> {
-    // The invalid value may contain a password: the message omits it.
-    let text = text(value).map_err(|_| not_text())?;
-    text.parse().map_err(|error: ProxyError| {
-        Problem::new(
-            format!("invalid proxy: {error}"),
-            "write http://host:port, socks5://user:password@host:port or direct",
-        )
-    })
+    if !value.is_string() {
+        return Err(not_text());
+    }
+    RouteForm::read(value)
 }
 
 /// Normalises the name of an entry: a host, with its port unless that is the default, an origin, or `*.HOST`.

@@ -204,14 +204,24 @@ impl Form for Origins {
 
 fn header(line: &Value) -> Result<(String, String), Problem> {
     // A line that is no header may have a password: the message omits it.
-    let no_header = || Problem::new("a line is not a header", "write it as \"Name: value\"");
-    let line = line.as_str().ok_or_else(no_header)?;
+    let no_header = |what: &str| Problem::new(what, "write it as \"Name: value\"");
+    let Some(line) = line.as_str() else {
+        return Err(no_header("a header is not text"));
+    };
     let Some((name, value)) = line.split_once(':') else {
-        return Err(no_header());
+        return Err(no_header("a header has no colon"));
     };
     let (name, value) = (name.trim_end(), value.trim());
-    if name.is_empty() || !name.bytes().all(is_name_byte) || !is_field_text(value) {
-        return Err(no_header());
+    if name.is_empty() {
+        return Err(no_header("a header has no name before its colon"));
+    }
+    if !name.bytes().all(is_name_byte) {
+        return Err(no_header(
+            "the name of a header has a space or another character that is not allowed",
+        ));
+    }
+    if !is_field_text(value) {
+        return Err(no_header("the value of a header has control characters"));
     }
     if RESERVED_HEADERS
         .iter()
@@ -252,6 +262,18 @@ impl Form for File {
     }
 }
 
+/// The problem of a text that is no proxy. It may contain a password: only a host with a port, which an HTTP proxy is
+/// meant by, is shown.
+fn invalid_proxy(text: &str, error: ProxyError, forms: &str) -> Problem {
+    let with_scheme = format!("http://{text}");
+    let is_bare = !text.contains(['@', '/']) && with_scheme.parse::<Proxy>().is_ok();
+    let mend = match is_bare {
+        true => with_scheme.as_str(),
+        false => forms,
+    };
+    Problem::new(format!("invalid proxy: {error}"), format!("write {mend}"))
+}
+
 /// A proxy.
 pub(super) struct ProxyForm;
 
@@ -260,16 +282,12 @@ impl Form for ProxyForm {
     const KIND: &'static str = "http:// or socks5:// [USER:PASSWORD@]HOST:PORT";
 
     fn read(value: &Value) -> Result<Arc<Proxy>, Problem> {
-        // The invalid value may contain a password: the message omits it.
-        text(value)?
-            .parse()
-            .map(Arc::new)
-            .map_err(|error: ProxyError| {
-                Problem::new(
-                    format!("invalid proxy: {error}"),
-                    "write http://host:port or socks5://user:password@host:port",
-                )
-            })
+        let text = text(value)?;
+        let proxy = text.parse().map(Arc::new);
+        proxy.map_err(|error| {
+            let forms = "http://host:port or socks5://user:password@host:port";
+            invalid_proxy(text, error, forms)
+        })
     }
 
     fn write(of: &Arc<Proxy>) -> Value {
@@ -285,12 +303,10 @@ impl Form for RouteForm {
     const KIND: &'static str = "as PROXY, or direct";
 
     fn read(value: &Value) -> Result<Route, Problem> {
-        // As above.
-        text(value)?.parse().map_err(|error: ProxyError| {
-            Problem::new(
-                format!("invalid proxy: {error}"),
-                "write http://host:port, socks5://user:password@host:port or direct",
-            )
+        let text = text(value)?;
+        text.parse().map_err(|error| {
+            let forms = "http://host:port, socks5://user:password@host:port or direct";
+            invalid_proxy(text, error, forms)
         })
     }
 
