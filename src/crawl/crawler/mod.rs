@@ -60,6 +60,15 @@ impl<I: Io> fmt::Debug for Crawler<I> {
     }
 }
 
+/// A turn on each platform. Little optimized builds share compiled generic code between crates: because of this it is
+/// compiled with the library, and not again with each program.
+#[cfg(debug_assertions)]
+#[used]
+static TURNS: (TurnOf<Kernel>, TurnOf<crate::io::sim::Sim>) = (Crawler::turn, Crawler::turn);
+
+#[cfg(debug_assertions)]
+type TurnOf<I> = fn(&mut Crawler<I>, Option<Duration>) -> Turn;
+
 impl Crawler<Kernel> {
     /// A crawler on the kernel interface that the configuration names.
     #[doc(hidden)]
