@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use argiope::settings::span;
+
 /// The whole message about the first number behind a flag whose unit is a word of its own.
 pub fn apart(args: &[OsString]) -> Option<String> {
     let texts: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
@@ -9,41 +11,54 @@ pub fn apart(args: &[OsString]) -> Option<String> {
         let [flag, number, unit] = words else {
             return None;
         };
-        let units = match FLAGS.iter().find(|(flags, _)| flags.contains(flag)) {
-            Some((_, units)) => units,
-            None => return None,
-        };
         number.parse::<f64>().ok().filter(|number| *number >= 0.0)?;
-        let unit_given = unit.to_ascii_lowercase();
-        let (_, short) = (units.iter()).find(|(names, _)| names.contains(&unit_given.as_str()))?;
+        let is_letters = unit.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let short = match *flag {
+            _ if !is_letters => return None,
+            flag if SIZE_FLAGS.contains(&flag) => size_unit(&unit.to_ascii_lowercase())?,
+            flag if SPAN_FLAGS.contains(&flag) => span_unit(unit)?,
+            _ => return None,
+        };
         Some(format!(
             "{flag}: a number and its unit are one word (got {number} and {unit}); write {flag} {number}{short}"
         ))
     })
 }
 
-/// Names of units, and the one that is read.
-type Units = &'static [(&'static [&'static str], &'static str)];
+/// The unit of a size as it is read.
+fn size_unit(unit: &str) -> Option<String> {
+    let mut units = SIZES.iter();
+    let (_, short) = units.find(|(names, _)| names.contains(&unit))?;
+    Some((*short).to_owned())
+}
 
-/// The flags with a unit, and their units.
-const FLAGS: [(&[&str], Units); 2] = [
-    (&["--max-bytes", "--max-body"], SIZES),
-    (
-        &[
-            "--max-time",
-            "--delay",
-            "--timeout",
-            "--stop-grace",
-            "--duration",
-            "--warmup",
-            "--every",
-            "--grace",
-        ],
-        SPANS,
-    ),
+/// The unit of a duration as it is read.
+fn span_unit(unit: &str) -> Option<String> {
+    let one = format!("1{}", unit.to_ascii_lowercase());
+    let meant = match span(&one) {
+        Ok(_) => one,
+        Err(problem) => problem.mend.strip_prefix("write ")?.to_owned(),
+    };
+    meant.strip_prefix('1').map(str::to_owned)
+}
+
+/// The flags with a size.
+const SIZE_FLAGS: [&str; 2] = ["--max-bytes", "--max-body"];
+
+/// The flags with a duration.
+const SPAN_FLAGS: [&str; 8] = [
+    "--max-time",
+    "--delay",
+    "--timeout",
+    "--stop-grace",
+    "--duration",
+    "--warmup",
+    "--every",
+    "--grace",
 ];
 
-const SIZES: Units = &[
+/// Names of units of a size, and the one that is read.
+const SIZES: &[(&[&str], &str)] = &[
     (&["b", "byte", "bytes"], "B"),
     (&["k", "kib"], "KiB"),
     (&["m", "mib"], "MiB"),
@@ -51,14 +66,6 @@ const SIZES: Units = &[
     (&["kb"], "kB"),
     (&["mb"], "MB"),
     (&["gb"], "GB"),
-];
-
-const SPANS: Units = &[
-    (&["ms", "msec", "msecs", "millis", "milliseconds"], "ms"),
-    (&["s", "sec", "secs", "second", "seconds"], "s"),
-    (&["m", "min", "mins", "minute", "minutes"], "m"),
-    (&["h", "hr", "hrs", "hour", "hours"], "h"),
-    (&["d", "day", "days"], "d"),
 ];
 
 #[cfg(test)]
@@ -82,6 +89,9 @@ mod tests {
             ("--max-bytes 1.5 gib", Some("write --max-bytes 1.5GiB")),
             ("--max-time 10 minutes", Some("write --max-time 10m")),
             ("--delay 500 ms", Some("write --delay 500ms")),
+            ("--delay 2 Seconds", Some("write --delay 2s")),
+            ("--delay 2 a.test", None),
+            ("--delay 2 rps", None),
             ("--max-bytes 100MB", None),
             ("--max-bytes 100 a.test", None),
             ("--max-pages 10 m", None),
