@@ -232,11 +232,12 @@ const AUTHORIZATION: &str = "Authorization";
 pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
     let mut entries = Vec::new();
     for path in paths {
-        let text = read(path).map_err(|Usage(what)| {
-            let shown = path.display();
-            Usage(format!(
-                "--exclude {what}; for a host itself write -s EXCLUDE={shown}, for URLs --deny REGEX"
-            ))
+        let text = read(path).map_err(|Usage(what)| match path.exists() {
+            true => Usage(format!("--exclude {what} with a host in each line")),
+            false => Usage(format!(
+                "--exclude {what}; for a host itself write -s EXCLUDE={}, for URLs --deny REGEX",
+                path.display()
+            )),
         })?;
         for (index, line) in text.lines().enumerate() {
             let entry = line.split('#').next().unwrap_or_default().trim();

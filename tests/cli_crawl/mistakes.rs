@@ -348,6 +348,16 @@ const MISTAKES: &[Mistake] = &[
         "crawl URL NET --dns 192.0.2.1",
     ),
     of(
+        "crawl URL NET -s",
+        &["write -s NAME=VALUE", "as curl's -s, write --quiet"],
+        "crawl URL NET --quiet",
+    ),
+    of(
+        "fetch URL NET -s",
+        &["write -s NAME=VALUE", "as curl's -s, leave it out"],
+        "fetch URL NET",
+    ),
+    of(
         "crawl URL -H nothing",
         &[
             "--header: a header has no colon",

@@ -129,7 +129,7 @@ fn an_output_file_that_a_resumed_crawl_continues_is_refused_as_seeds() {
     let archive = names.find_map(|name| name.into_string().ok().filter(is_archive));
     let archive = format!("out/warc/{}", archive.expect("there is one"));
     for (file, part) in [
-        (archive.as_str(), "is an output file of this crawl"),
+        (archive.as_str(), "is a WARC file"),
         ("out/results.jsonl", "is a file of result lines"),
     ] {
         let refused = crawl_in(crawl.folder(), &["--resume", "--seeds", file]);

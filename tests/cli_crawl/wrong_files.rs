@@ -181,6 +181,20 @@ fn each_is_refused_with_the_command_that_crawls_what_it_has() {
     );
     let part = format!("<p><a href='{a}'>a</a> <a href='{b}'>b</a>");
     check(&server, "part.html", part.as_bytes(), "XML or HTML", "true");
+    let records = [
+        ("warcinfo", "urn:x"),
+        ("request", a.as_str()),
+        ("response", a.as_str()),
+        ("response", b.as_str()),
+    ];
+    let warc: String = (records.iter())
+        .map(|(kind, url)| {
+            format!("WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nContent-Length: 2\r\n\r\n\u{1}x\r\n\r\n")
+        })
+        .collect();
+    let what = "a WARC file";
+    check(&server, "old.warc", warc.as_bytes(), what, "sed");
+    check(&server, "old.warc.gz", &gzip(warc.as_bytes()), what, "sed");
     for (tool, packs, what) in [
         ("zip", "zip -q packed list", "a zip archive"),
         ("tar", "tar -cf packed list", "a tar archive"),
@@ -205,6 +219,18 @@ fn each_is_refused_with_the_command_that_crawls_what_it_has() {
         let tool = if tool == "zip" { "unzip" } else { tool };
         check(&server, "packed", &packed, what, tool);
     }
+}
+
+#[test]
+fn a_list_of_exclusions_that_is_no_text_is_refused() {
+    let crawl = Crawl::of(&["http://127.0.0.1:1/", "--exclude", "hosts.gz"]);
+    crawl.file("hosts.gz", &gzip(b"a.test\n"));
+    let refused = crawl.try_run();
+    let parts = [
+        "--exclude hosts.gz: cannot be read: ",
+        "with a host in each line\n",
+    ];
+    check_refused(&refused, &parts);
 }
 
 #[test]

@@ -70,6 +70,13 @@ pub fn explain(error: &clap::Error, args: &[OsString]) -> String {
                     "write -H 'Name: value'; to follow links to all hosts, as wget's -H, write --follow all"
                         .to_owned()
                 }
+                Some("--set") => {
+                    let silent = match command {
+                        Some("crawl") => "write --quiet",
+                        _ => "leave it out",
+                    };
+                    format!("write -s NAME=VALUE, a setting; for no progress, as curl's -s, {silent}")
+                }
                 _ => format!("write {flag}"),
             })
         }

@@ -33,6 +33,8 @@ pub enum Content {
     /// A zip archive that a spreadsheet program wrote.
     Workbook,
     Tar,
+    /// A web archive.
+    Warc,
     Xz,
     Bzip2,
     /// No text.
@@ -70,6 +72,7 @@ impl Content {
             }
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Content::Xz,
             [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A', b'Y', ..] => Content::Bzip2,
+            _ if beginning.starts_with(b"WARC/") => Content::Warc,
             _ if is_tar(beginning) => Content::Tar,
             _ if is_binary(&beginning[..beginning.len().min(BINARY_SEEN)]) => Content::Binary,
             _ => return None,
@@ -135,6 +138,7 @@ impl Content {
             Content::Zip => "a zip archive",
             Content::Workbook => "a workbook of a spreadsheet",
             Content::Tar => "a tar archive",
+            Content::Warc => "a WARC file",
             Content::Xz => "a file compressed by xz",
             Content::Bzip2 => "a file compressed by bzip2",
             Content::Binary => "no text",
@@ -183,6 +187,8 @@ impl Content {
             },
             Content::Workbook => "save it as CSV, and give that file".to_owned(),
             Content::Tar => origin.piped("tar -xOf {}", "-"),
+            // Requests, replies and notes of a page have its URL each: it is crawled once.
+            Content::Warc => piped("sed -n 's/^WARC-Target-URI: http/http/p' {}"),
             Content::Xz => piped("xz -dc {}"),
             Content::Bzip2 => piped("bzip2 -dc {}"),
             Content::Binary => "give a text file with a URL in each line".to_owned(),
@@ -348,6 +354,7 @@ mod tests {
             b"PK\x03\x04\x14\0[Content_Types].xml",
             Some(Content::Workbook),
         );
+        check(b"WARC/1.1\r\nWARC-Type: warcinfo\r\n", Some(Content::Warc));
         check(b"\xfd7zXZ\0\0", Some(Content::Xz));
         check(b"BZh91AY&SY", Some(Content::Bzip2));
         check(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", Some(Content::Binary));
