@@ -306,15 +306,16 @@ fn check_scope(folder: &Path, name: &str, settings: &[String]) -> Result<(), Usa
 
 /// Refuses a limit of the crawl among the settings of a scope.
 fn check_setting(folder: &Path, setting: &str) -> Result<(), Usage> {
-    let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+    let Some((name, value)) = setting.split_once('=') else {
+        return Ok(());
+    };
     let Some(limit) = limit_of_flag(name).or_else(|| limit_named(name)) else {
         return Ok(());
     };
-    let order = format!("limits {}={value}", limit.to_ascii_lowercase());
     Err(Usage(format!(
-        "{setting:?} is a limit of the crawl and no setting of a scope; write argiope ctl {} {}",
+        "{setting:?} is a limit of the crawl and no setting of a scope; write argiope ctl {} limits {}={value}",
         quoted(folder),
-        order.trim_end_matches('=')
+        limit.to_ascii_lowercase()
     )))
 }
 

@@ -221,6 +221,11 @@ fn settings_where_an_order_takes_a_scope_are_answered_with_the_order() {
              closespider_pagecount=3\n",
         ),
         (
+            "set a.test max-pages=",
+            "write argiope ctl out limits closespider_pagecount=\n",
+        ),
+        ("set a.test max-pages", "write KEY=VALUE, such as delay=2"),
+        (
             "set RETRY_TIMES=5",
             "the file of --config, and write argiope ctl out reload\n",
         ),

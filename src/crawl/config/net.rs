@@ -262,8 +262,8 @@ impl Form for File {
     }
 }
 
-/// The problem of a text that is no proxy. It may contain a password: only a host with a port, which an HTTP proxy is
-/// meant by, is shown.
+/// The problem of a text that is no proxy. It may contain a password: only a bare host with its port is shown, with the
+/// scheme of an HTTP proxy.
 fn invalid_proxy(text: &str, error: ProxyError, forms: &str) -> Problem {
     let with_scheme = format!("http://{text}");
     let is_bare = !text.contains(['@', '/']) && with_scheme.parse::<Proxy>().is_ok();

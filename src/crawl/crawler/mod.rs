@@ -60,8 +60,8 @@ impl<I: Io> fmt::Debug for Crawler<I> {
     }
 }
 
-/// A turn on each platform. Little optimized builds share compiled generic code between crates: because of this it is
-/// compiled with the library, and not again with each program.
+/// A turn on each platform. It makes a debug build compile the generic code of a crawl with the library; programs
+/// share that code and do not compile it again.
 #[cfg(debug_assertions)]
 #[used]
 static TURNS: (TurnOf<Kernel>, TurnOf<crate::io::sim::Sim>) = (Crawler::turn, Crawler::turn);
